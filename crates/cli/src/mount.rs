@@ -389,7 +389,7 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
 
 /// The end while the server is away, and its price.
 fn lost_to(mount: &Mount, lost: Owed) -> Failure {
-    let server = mount.client().server();
+    let server = mount.silent_server();
     let what = format!("ended while the server at {server} does not answer: {lost} are lost");
     Failure::of("mount", what)
 }

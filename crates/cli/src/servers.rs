@@ -32,12 +32,21 @@ pub(crate) struct One {
     number: u32,
 }
 
-/// The servers of the cell that run, as one of them tells, and how this machine shows itself to
+/// The servers of the cell, as one of them tells, and how this machine shows itself to
 /// them: none of a cell with one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     pub(crate) servers: Vec<One>,
+    /// The names of those that do not run.
+    stopped: Vec<String>,
     pub(crate) trust: TrustArgs,
+}
+
+impl Running {
+    /// Has the cell one server only?
+    fn is_alone(&self) -> bool {
+        self.servers.len() + self.stopped.len() < 2
+    }
 }
 
 /// Asks a server for those of its cell.
@@ -59,20 +68,24 @@ pub(crate) fn running(
     let Answer::Servers(lines) = answer else {
         return Err(failed(&cell::AskError::Strange));
     };
-    let all = lines.into_iter().filter_map(|line| {
-        Some(One {
-            addresses: line.addresses?.parse().ok()?,
-            name: line.name,
-            number: line.number,
-        })
-    });
-    Ok(Running {
-        servers: all.collect(),
+    let mut running = Running {
         trust: TrustArgs {
             credentials: Some(dir),
             insecure_loopback: false,
         },
-    })
+        ..Running::default()
+    };
+    for line in lines {
+        match line.addresses.and_then(|addresses| addresses.parse().ok()) {
+            None => running.stopped.push(line.name),
+            Some(addresses) => running.servers.push(One {
+                name: line.name,
+                addresses,
+                number: line.number,
+            }),
+        }
+    }
+    Ok(running)
 }
 
 /// Asks a server for its volumes.
@@ -105,11 +118,12 @@ fn base(name: &Name) -> String {
 /// The volume that is meant, where a server has it, and the servers that do not tell; one that is
 /// there goes before one that was deleted.
 fn search(
-    all: impl Iterator<Item = Found>,
-    is_meant: impl Fn(&VolumeInfo) -> bool,
+    what: &str,
+    (all, mut silent): (impl Iterator<Item = (String, Addresses)>, Vec<String>),
+    (trust, is_meant): (&TrustArgs, impl Fn(&VolumeInfo) -> bool),
 ) -> (Option<(Addresses, VolumeInfo)>, Vec<String>) {
-    let (mut silent, mut deleted) = (Vec::new(), None);
-    for found in all {
+    let mut deleted = None;
+    for found in all.map(|one| look(what, one, trust)) {
         let Ok(volumes) = found.volumes else {
             silent.push(found.server);
             continue;
@@ -138,7 +152,7 @@ pub(crate) fn of_volume(
         return Ok(server.clone());
     };
     let running = running(what, server, trust).unwrap_or_default();
-    match running.servers.len() < 2 {
+    match running.is_alone() {
         true => Ok(server.clone()),
         false => found(what, server, (running, &base(volume))).map(|(addresses, _)| addresses),
     }
@@ -152,7 +166,7 @@ pub(crate) fn volume_elsewhere(
     (trust, volume): (&TrustArgs, &Name),
 ) -> Result<Option<VolumeInfo>, Failure> {
     let running = running(what, server, trust)?;
-    match running.servers.len() < 2 {
+    match running.is_alone() {
         true => Ok(None),
         false => found(what, server, (running, &volume.to_string())).map(|(_, info)| Some(info)),
     }
@@ -161,12 +175,17 @@ pub(crate) fn volume_elsewhere(
 fn found(
     what: &str,
     server: &Addresses,
-    (Running { servers, trust }, name): (Running, &str),
+    (running, name): (Running, &str),
 ) -> Result<(Addresses, VolumeInfo), Failure> {
     let first = std::iter::once((server.to_string(), server.clone()));
+    let Running {
+        servers,
+        stopped,
+        trust,
+    } = running;
     let others = servers.into_iter().map(|one| (one.name, one.addresses));
-    let all = first.chain(others).map(|one| look(what, one, &trust));
-    let (found, silent) = search(all, |info| info.name.to_string() == name);
+    let is_meant = |info: &VolumeInfo| info.name.to_string() == name;
+    let (found, silent) = search(what, (first.chain(others), stopped), (&trust, is_meant));
     found.ok_or_else(|| {
         let without = match silent.is_empty() {
             true => String::new(),
@@ -230,8 +249,9 @@ impl OfMount {
     }
 
     fn running(&self) -> Result<Running, String> {
+        let told = running(MOUNT, &self.server, &self.trust);
         let mut known = lock(&self.known);
-        match running(MOUNT, &self.server, &self.trust) {
+        match told {
             Ok(running) => *known = running,
             Err(error) if known.servers.is_empty() => return Err(error.to_string()),
             Err(error) => tracing::warn!(%error, "the servers of the cell are as they were before"),
@@ -244,13 +264,17 @@ const MOUNT: &str = "mount";
 
 impl Servers for OfMount {
     fn of_volume(&self, volume: u32) -> Result<Option<Place>, String> {
-        let Running { mut servers, trust } = self.running()?;
+        let Running {
+            mut servers,
+            stopped,
+            trust,
+        } = self.running()?;
         // The server that has made it has it still, as a rule.
         servers.sort_by_key(|one| one.number != volume_numbers::server(volume));
         let all = servers.into_iter().map(|one| (one.name, one.addresses));
-        let all = all.map(|one| look(MOUNT, one, &trust));
-        let is_meant = |info: &VolumeInfo| info.id == volume && info.state == VolumeState::Present;
-        match search(all, is_meant) {
+        let is_meant = |info: &VolumeInfo| info.id == volume;
+        match search(MOUNT, (all, stopped), (&trust, is_meant)) {
+            (Some((_, info)), _) if info.state != VolumeState::Present => Ok(None),
             (Some((addresses, info)), _) => {
                 let server = trust::server(MOUNT, &addresses, &trust);
                 let (server, _) = server.map_err(|error| error.to_string())?;
@@ -265,6 +289,7 @@ impl Servers for OfMount {
             )),
         }
     }
+
     fn has_session(&self, server: &Addresses, session: SessionId) {
         let mut told = lock(&self.guard);
         match &told.guard {

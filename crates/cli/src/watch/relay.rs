@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use wire::{Change, Deed, Kind, Refusal};
+use wire::{Change, Deed, Fid, Kind, Refusal};
 
 /// Messages that wait for the reader, of at most 64 KiB each as a rule.
 const WAITING_MAX: usize = 256;
@@ -50,7 +50,9 @@ fn run(
 ) -> std::io::Result<()> {
     let shared = Arc::new(Shared::default());
     let (send, receive) = mpsc::sync_channel(WAITING_MAX);
-    let (client, fid) = mount.object(inode);
+    let Some((client, fid)) = mount.object(inode) else {
+        return control::say(stream, &ended(Some(Refusal::NoAnswer)));
+    };
     let Some(watch) = client.watch(fid, recursive, takes(send, &shared)) else {
         return control::say(stream, &ended(None));
     };
@@ -63,7 +65,10 @@ fn run(
         };
         thread::Builder::new().name("watch".into()).spawn(hear)
     };
-    let written = hearing.is_ok().then(|| write(stream, &receive, &shared));
+    let inode_of = |fid| mount.inode(fid);
+    let written = hearing
+        .is_ok()
+        .then(|| write((stream, &inode_of), &receive, &shared));
     client.unwatch(watch);
     let _ = stream.shutdown(Shutdown::Both);
     // It has seen the end of the stream by now.
@@ -86,7 +91,11 @@ fn takes(send: SyncSender<News>, shared: &Arc<Shared>) -> OnNews {
 }
 
 /// Writes what is told until nothing more comes.
-fn write(stream: &UnixStream, news: &Receiver<News>, shared: &Shared) -> std::io::Result<()> {
+fn write(
+    (stream, inode_of): (&UnixStream, &dyn Fn(Fid) -> u64),
+    news: &Receiver<News>,
+    shared: &Shared,
+) -> std::io::Result<()> {
     let mut begun = false;
     for news in news {
         let mut lines = Vec::new();
@@ -99,7 +108,11 @@ fn write(stream: &UnixStream, news: &Receiver<News>, shared: &Shared) -> std::io
         if news.missed | shared.missed.swap(false, Ordering::AcqRel) {
             lines.push(json!({ "event": "missed" }));
         }
-        lines.extend(news.changes.iter().map(line));
+        let told = news
+            .changes
+            .iter()
+            .map(|change| line(change, inode_of(change.fid)));
+        lines.extend(told);
         control::say_all(stream, &lines)?;
     }
     let end = shared.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +135,7 @@ fn ended(why: Option<Refusal>) -> Value {
     json!({ "event": "ended", "gone": why == Some(Refusal::Stale), "reason": reason })
 }
 
-fn line(change: &Change) -> Value {
+fn line(change: &Change, inode: u64) -> Value {
     let (event, to) = match &change.deed {
         Deed::Made => ("created", None),
         Deed::Removed => ("removed", None),
@@ -133,7 +146,7 @@ fn line(change: &Change) -> Value {
     };
     let mut line = json!({
         "event": event,
-        "inode": change.fid.vnode,
+        "inode": inode,
         "type": kind(change.kind),
     });
     put(&mut line, "path", change.path.as_deref());
@@ -173,7 +186,6 @@ fn kind(kind: Kind) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use wire::Fid;
 
     fn told(missed: bool, names: &[&str]) -> News {
         let change = |name: &&str| Change {
@@ -207,7 +219,7 @@ mod tests {
         tell(told(false, &["dropped"]));
         drop(tell);
         let (ours, theirs) = UnixStream::pair().unwrap();
-        write(&ours, &receive, &shared).unwrap();
+        write((&ours, &|fid| fid.vnode), &receive, &shared).unwrap();
         drop(ours);
         let mut text = String::new();
         (&theirs).read_to_string(&mut text).unwrap();

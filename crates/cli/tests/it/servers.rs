@@ -205,6 +205,19 @@ fn volumes_within(m: &mut Machines) {
         "stat -c %i /mnt/1/inner/f /mnt/1/data/in/f | uniq | wc -l",
     );
     assert_eq!(told, "1\n");
+    // The same on a mount whose own session has come to it first.
+    m.must(
+        "build-1",
+        "mkdir /mnt/again; ariel mount server-1:7070 /mnt/again",
+    );
+    let both = "stat -c %a /mnt/again/inner /mnt/again/data/in | uniq";
+    assert_eq!(m.must("build-1", both), "777\n");
+    m.must("build-1", "chmod 711 /mnt/1/inner");
+    assert_eq!(m.must("build-1", both), "711\n");
+    m.must(
+        "build-1",
+        "chmod 777 /mnt/again/data/in; ariel umount /mnt/again",
+    );
 }
 
 /// No other volume ever has the number that is kept in a mount point.
@@ -276,6 +289,54 @@ fn the_tree_goes_on_at_the_other_server() {
     numbers_differ(m);
 }
 
+/// A server that was stopped is not taken for one that has lost the volume.
+fn stopped_in_order(m: &mut Machines) {
+    m.signal("server-2", "ariel serve", Signal::TERM);
+    let mut told = String::new();
+    let ended = eventually(Duration::from_secs(20), || {
+        told = m.must("server-1", "ariel cell servers --data /srv/ariel");
+        told.contains("not running")
+    });
+    assert!(ended, "{told}");
+    m.must(
+        "build-1",
+        "mkdir /mnt/late; ariel mount server-1:7070 /mnt/late",
+    );
+    m.refused("build-1", "cat /mnt/late/data/f", &["No route to host"]);
+    let none = "ariel volume mount 127.0.0.1:7070 nowhere /nowhere";
+    m.refused("server-1", none, &["server-2 did not answer"]);
+    start_again(m, "server-2");
+    let back = eventually(Duration::from_secs(30), || {
+        let output = m.run("build-1", "timeout 5 cat /mnt/late/data/f");
+        told = text(&output);
+        output.status.success()
+    });
+    assert!(back, "{told}");
+    m.must("build-1", "ariel umount /mnt/late");
+}
+
+/// The guard of a daemon tells each server of its death.
+#[test]
+fn every_server_hears_of_a_killed_mount_at_once() {
+    if !can_have_servers("servers-killed") {
+        return;
+    }
+    let mut machines = with_one_tree();
+    let m = &mut machines;
+    m.must(
+        "build-1",
+        "echo held > /mnt/1/data/held; sync -f /mnt/1/data; echo h >> /mnt/1/data/held",
+    );
+    m.signal("build-1", "ariel mount server-1:7070 /mnt/1", Signal::KILL);
+    // Long before the server takes what a silent machine holds.
+    m.must("build-1", "timeout 10 sh -c 'echo taken > /mnt/data/held'");
+    let mounted = eventually(Duration::from_secs(20), || {
+        let output = m.run("build-1", "timeout 5 cat /mnt/1/data/held");
+        output.status.success() && output.stdout == b"taken\n"
+    });
+    assert!(mounted, "the mount does not come back");
+}
+
 #[test]
 fn a_server_that_is_away_takes_only_its_own_volumes_with_it() {
     if !can_have_servers("servers-tree-away") {
@@ -313,6 +374,7 @@ fn a_server_that_is_away_takes_only_its_own_volumes_with_it() {
         "build-1",
         "echo yes > /mnt/1/data/h; test $(cat /mnt/fresh/data/h) = yes",
     );
+    stopped_in_order(m);
     // Neither mount needs the database.
     m.signal("db", "etcd --data-dir", Signal::KILL);
     m.must(

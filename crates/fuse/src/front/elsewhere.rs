@@ -10,26 +10,26 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use client::front::{Addresses, Completion, Done, now_ns};
+use client::front::{Addresses, Call, Completion, Done, now_ns};
 use client::{Client, LeaveError, Owed, Server};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use wire::{Attr, Fid, Kind, Op, Refusal, SessionId};
 
 use super::convert;
 use super::errno;
-use super::handler::{Translator, Tree, refuse, refuse_done};
+use super::handler::{Translator, Tree, refuse};
 use super::nodes::{Nodes, Slots};
 use super::notices::Notices;
 use super::options::MountOptions;
 use super::serving::{READY_TIME, client_options};
 use crate::abi::{EntryOut, ROOT_ID};
-use crate::reply::Reply;
+use crate::reply::{Delivery, Reply};
 use crate::request::{Header, Kept, Request};
 
 /// For so long what has failed is not tried again.
@@ -89,9 +89,16 @@ pub struct OtherVolume {
 pub(super) struct Elsewhere {
     options: MountOptions,
     slots: Arc<Slots>,
-    sessions: RwLock<BTreeMap<u32, Session>>,
+    /// The tree of the mount's own session.
+    main: OnceLock<Weak<Tree>>,
+    sessions: RwLock<Sessions>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    all: BTreeMap<u32, Session>,
     /// The mount ends: no session begins any more.
-    ending: Mutex<bool>,
+    ending: bool,
 }
 
 impl Elsewhere {
@@ -99,52 +106,64 @@ impl Elsewhere {
         Arc::new(Elsewhere {
             options: options.clone(),
             slots: Arc::clone(slots),
+            main: OnceLock::new(),
             sessions: RwLock::default(),
-            ending: Mutex::new(false),
         })
+    }
+
+    /// The tree of the mount's own session is this one.
+    pub(super) fn stands_in(&self, main: &Arc<Tree>) {
+        // Called once.
+        let _ = self.main.set(Arc::downgrade(main));
     }
 
     pub(super) fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// The tree of a session, once it is ready.
+    /// The tree of another session than the mount's own, once it is ready.
     pub(super) fn tree(&self, session: u32) -> Option<Arc<Tree>> {
-        match self.sessions.read().get(&session) {
+        match self.sessions.read().all.get(&session) {
             Some(Session::Ready(tree, _)) => Some(Arc::clone(tree)),
             _ => None,
+        }
+    }
+
+    /// The tree of a session, the mount's own or another one that is ready.
+    fn any_tree(&self, session: u32) -> Option<Arc<Tree>> {
+        match self.slots.is_own(session) {
+            true => self.main.get().and_then(Weak::upgrade),
+            false => self.tree(session),
         }
     }
 
     /// The trees of all sessions that are ready.
     pub(super) fn trees(&self) -> Vec<Arc<Tree>> {
         let sessions = self.sessions.read();
-        let ready = sessions.values().filter_map(|session| match session {
+        let ready = sessions.all.values().filter_map(|session| match session {
             Session::Ready(tree, _) => Some(Arc::clone(tree)),
             _ => None,
         });
         ready.collect()
     }
 
-    /// Serves a request when its session is ready, and has that begin. `main` is the mount's own
-    /// tree.
-    pub(super) fn serve_later(
-        self: &Arc<Self>,
-        (main, session): (&Arc<Tree>, u32),
-        request: &Request<'_>,
-        reply: Reply,
-    ) {
+    /// Serves a request when its session is ready, and has that begin.
+    pub(super) fn serve_later(self: &Arc<Self>, session: u32, request: &Request<'_>, reply: Reply) {
         let mut sessions = self.sessions.write();
-        if let Some(Session::Failed { at_ns, .. }) = sessions.get(&session)
+        if let Some(Session::Failed { at_ns, .. }) = sessions.all.get(&session)
             && now_ns().saturating_sub(*at_ns) >= PAUSE_NS
         {
-            sessions.remove(&session);
+            sessions.all.remove(&session);
         }
-        match sessions.entry(session) {
+        let ending = sessions.ending;
+        match sessions.all.entry(session) {
+            Entry::Vacant(_) if ending => {
+                reply.error(errno::UNREACHABLE);
+            }
             Entry::Vacant(vacant) => {
                 vacant.insert(Session::Begins(vec![(request.keep(), reply)]));
                 drop(sessions);
-                self.begin(Arc::clone(main), session);
+                self.begin(session);
             }
             Entry::Occupied(mut there) => match there.get_mut() {
                 Session::Begins(waiting) => waiting.push((request.keep(), reply)),
@@ -164,9 +183,9 @@ impl Elsewhere {
     }
 
     /// Begins a session on a thread of its own.
-    fn begin(self: &Arc<Self>, main: Arc<Tree>, session: u32) {
+    fn begin(self: &Arc<Self>, session: u32) {
         let own = Arc::clone(self);
-        let run = move || own.end_of_beginning(session, own.connect(&main, session));
+        let run = move || own.end_of_beginning(session, own.connect(session));
         let started = thread::Builder::new().name("elsewhere".into()).spawn(run);
         if let Err(error) = started {
             warn!(%error, "no thread can be started for a volume of another server");
@@ -176,22 +195,22 @@ impl Elsewhere {
 
     /// Serves the requests that wait, or refuses them.
     fn end_of_beginning(&self, session: u32, begun: Result<(Arc<Tree>, String), Errno>) {
-        let ending = self.ending.lock();
-        let (next, served) = match begun {
-            Ok((tree, _)) if *ending => {
-                // Nothing has been changed: this only ends the session early.
-                drop(tree.client.leave(Duration::ZERO));
-                tree.client.stop();
-                (Session::Left, Err(errno::UNREACHABLE))
+        let mut sessions = self.sessions.write();
+        let (next, served, too_late) = match begun {
+            Ok((tree, _)) if sessions.ending => {
+                (Session::Left, Err(errno::UNREACHABLE), Some(tree))
             }
-            Ok((tree, name)) => (Session::Ready(Arc::clone(&tree), name), Ok(tree)),
+            Ok((tree, name)) => (Session::Ready(Arc::clone(&tree), name), Ok(tree), None),
             Err(errno) => {
                 let at_ns = now_ns();
-                (Session::Failed { errno, at_ns }, Err(errno))
+                (Session::Failed { errno, at_ns }, Err(errno), None)
             }
         };
-        let before = self.sessions.write().insert(session, next);
-        drop(ending);
+        let before = sessions.all.insert(session, next);
+        drop(sessions);
+        if let Some(tree) = too_late {
+            give_up(&tree.client);
+        }
         let Some(Session::Begins(waiting)) = before else {
             return;
         };
@@ -232,7 +251,10 @@ impl Elsewhere {
     }
 
     /// A session with the server that has a volume, and the volume's name.
-    fn connect(&self, main: &Tree, volume: u32) -> Result<(Arc<Tree>, String), Errno> {
+    fn connect(&self, volume: u32) -> Result<(Arc<Tree>, String), Errno> {
+        // It is gone with the mount.
+        let main = self.main.get().and_then(Weak::upgrade);
+        let main = main.ok_or(errno::UNREACHABLE)?;
         let Place {
             server,
             volume: name,
@@ -251,7 +273,7 @@ impl Elsewhere {
             Ok(client) if client.root() == Fid::root(volume) => client,
             Ok(client) => {
                 warn!(name, %server, "another volume has taken the name meanwhile: try again");
-                drop(client);
+                give_up(&client);
                 return Err(errno::of(Refusal::Stale));
             }
             Err(error) => {
@@ -275,14 +297,14 @@ impl Elsewhere {
     /// Has everything written back, and leaves the servers; one that fails keeps no other one. May
     /// be called again after an error.
     pub(super) fn leave(&self, limit: Duration) -> Result<(), LeaveError> {
-        *self.ending.lock() = true;
+        self.sessions.write().ending = true;
         let mut ended = Ok(());
         for tree in self.trees() {
             match tree.client.leave(limit) {
                 Ok(()) => {
                     tree.client.stop();
                     let volume = tree.client.root().volume;
-                    self.sessions.write().insert(volume, Session::Left);
+                    self.sessions.write().all.insert(volume, Session::Left);
                 }
                 failed => ended = ended.and(failed),
             }
@@ -292,17 +314,22 @@ impl Elsewhere {
 
     /// The mount has ended, in order or not.
     pub(super) fn stop(&self) {
-        *self.ending.lock() = true;
-        for tree in self.trees() {
-            tree.client.stop();
+        let all = {
+            let mut sessions = self.sessions.write();
+            sessions.ending = true;
+            std::mem::take(&mut sessions.all)
+        };
+        for session in all.into_values() {
+            if let Session::Ready(tree, _) = session {
+                tree.client.stop();
+            }
         }
-        self.sessions.write().clear();
     }
 
     /// The volumes, for people.
     pub(super) fn volumes(&self) -> Vec<OtherVolume> {
         let sessions = self.sessions.read();
-        let told = sessions.values().filter_map(|session| match session {
+        let told = sessions.all.values().filter_map(|session| match session {
             Session::Ready(tree, name) => Some(OtherVolume {
                 volume: name.clone(),
                 server: tree.client.server().to_string(),
@@ -315,6 +342,14 @@ impl Elsewhere {
     }
 }
 
+/// Ends a session in which nothing has been changed, so that nobody waits for its lease.
+fn give_up(client: &Client) {
+    if let Err(error) = client.leave(Duration::ZERO) {
+        debug!(%error, "the server was not told of the end");
+    }
+    client.stop();
+}
+
 impl Tree {
     /// Answers the look-up of a mount point whose volume another session shows, or will show. The
     /// kernel keeps the name for no time, since another machine says what the directory is. It
@@ -322,52 +357,69 @@ impl Tree {
     /// nobody. Attributes that are not known here are asked for by the kernel itself, which holds
     /// no lock then.
     pub(super) fn give_elsewhere(&self, header: &Header, volume: u32, reply: Reply) {
-        let (fid, slots) = (Fid::root(volume), self.elsewhere.slots());
-        let nodeid = slots.node(fid);
-        if nodeid == ROOT_ID {
+        let (root, slots) = (Fid::root(volume), self.elsewhere.slots());
+        if slots.node(root) == ROOT_ID {
             reply.error(errno::LOOP);
             return;
         }
         let Some(session) = slots.admit(volume, volume) else {
             return refuse(reply, Refusal::NotSupported);
         };
-        let unknown = move || {
-            let attr = convert::attr(nodeid, &Attr::new(Kind::Directory, UNKNOWN_MODE, 0));
-            EntryOut::new(
-                nodeid,
-                u64::from(fid.uniq),
-                attr,
-                Duration::ZERO,
-                Duration::ZERO,
-            )
+        match self.elsewhere.any_tree(session) {
+            Some(tree) => tree.give_root(header, (root, session), reply),
+            // It is the root of a session that begins with the first request for it.
+            None => drop(reply.entry(&root_entry(slots.node(root), None))),
+        }
+    }
+
+    /// Answers with the root of a volume of this tree, for a look-up in another one. The kernel's
+    /// reference is counted, unless it is the root of the session, which is never given up.
+    fn give_root(&self, header: &Header, (root, session): (Fid, u32), reply: Reply) {
+        let (nodeid, keeping) = (self.nodes.node(root), self.keeping);
+        let counted = root != Fid::root(session);
+        if counted {
+            self.client.handed(root);
+        }
+        let client = Arc::clone(&self.client);
+        let give = move |reply: Reply, entry: &EntryOut| {
+            if reply.entry(entry) == Delivery::Unwanted && counted {
+                client.forget(root, 1);
+            }
         };
-        let Some(tree) = self.elsewhere.tree(session) else {
-            reply.entry(&unknown());
-            return;
-        };
+        if self.client.known_mode(root).is_none() {
+            return give(reply, &root_entry(nodeid, None));
+        }
         let waiting = Arc::new(Mutex::new(Some(reply)));
-        let (keeping, unanswered) = (self.keeping, Arc::clone(&waiting));
+        let (unanswered, answer) = (Arc::clone(&waiting), give.clone());
         let done = move |completion: Completion| {
             let Some(reply) = unanswered.lock().take() else {
                 return;
             };
-            match completion.done {
-                Done::Attr { attr, lifetime } => {
-                    let attr = convert::attr(nodeid, &attr);
-                    let lifetime = keeping.lifetime(lifetime);
-                    let uniq = u64::from(fid.uniq);
-                    reply.entry(&EntryOut::new(nodeid, uniq, attr, Duration::ZERO, lifetime));
-                }
-                other => refuse_done(reply, &other),
-            }
+            let known = match &completion.done {
+                Done::Attr { attr, lifetime } => Some((attr, keeping.lifetime(*lifetime))),
+                _ => None,
+            };
+            answer(reply, &root_entry(nodeid, known));
         };
-        tree.operate(convert::asker(header), Op::GetAttr { fid }, done);
+        let call = Call::Op(Op::GetAttr { fid: root });
+        let ticket = self
+            .client
+            .call(convert::asker(header), call, &[], Box::new(done));
         let unanswered = waiting.lock().take();
         if let Some(reply) = unanswered {
-            reply.entry(&unknown());
+            // A recall came between.
+            give(reply, &root_entry(nodeid, None));
+            self.client.abandon(ticket);
         }
     }
 }
 
-/// The mode of a directory of which nothing is known yet; it counts for no time.
-const UNKNOWN_MODE: u16 = 0o755;
+/// The root of a volume under the name of a mount point; without attributes that count, where they
+/// are not known.
+fn root_entry(nodeid: u64, known: Option<(&Attr, Duration)>) -> EntryOut {
+    const UNKNOWN_MODE: u16 = 0o755;
+    let unknown = Attr::new(Kind::Directory, UNKNOWN_MODE, 0);
+    let (attr, lifetime) = known.unwrap_or((&unknown, Duration::ZERO));
+    let (attr, uniq) = (convert::attr(nodeid, attr), u64::from(Fid::root(0).uniq));
+    EntryOut::new(nodeid, uniq, attr, Duration::ZERO, lifetime)
+}

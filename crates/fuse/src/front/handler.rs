@@ -347,7 +347,7 @@ impl Handler for Translator {
             None => Self::serve(main, request, reply),
             Some(session) => match elsewhere.tree(session) {
                 Some(tree) => Self::serve(&tree, request, reply),
-                None => elsewhere.serve_later((main, session), &request, reply),
+                None => elsewhere.serve_later(session, &request, reply),
             },
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::front::Reading;
+use client::front::{Addresses, Reading};
 use client::{Client, ClientError, LeaveError, Owed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -102,8 +102,8 @@ pub struct Mount {
     ending: AtomicBool,
     /// Somebody asked the daemon to unmount, and is told what is not written back.
     asked: AtomicBool,
-    /// The changes that were given up, once and for all.
-    lost: Mutex<Option<Owed>>,
+    /// The changes that were given up, once and for all, and the server that did not get them.
+    lost: Mutex<Option<(Addresses, Owed)>>,
 }
 
 impl Mount {
@@ -155,7 +155,7 @@ impl Mount {
                 {
                     self.ending.store(true, Ordering::Release);
                     error!(%server, "{owed} are lost: unmounted while the server is away");
-                    *self.lost.lock() = Some(owed);
+                    *self.lost.lock() = Some((server, self.owed()));
                     return;
                 }
                 Err(error @ LeaveError::Stuck { .. }) => {
@@ -244,7 +244,9 @@ impl Mount {
     pub fn force(&self) -> Result<Owed, MountError> {
         match self.end() {
             Ok(()) => Ok(Owed::default()),
-            Err(MountError::Leave(LeaveError::Stuck { owed, .. })) => Ok(owed),
+            Err(MountError::Leave(LeaveError::Stuck { owed, .. })) => {
+                Ok(self.lost().unwrap_or(owed))
+            }
             Err(error) => Err(error),
         }
     }
@@ -252,7 +254,20 @@ impl Mount {
     /// The changes that were given up at the end, since the server was away.
     #[must_use]
     pub fn lost(&self) -> Option<Owed> {
-        *self.lost.lock()
+        self.lost.lock().as_ref().map(|(_, owed)| *owed)
+    }
+
+    /// The server that has not got everything: one that does not answer, or else the mount's own.
+    #[must_use]
+    pub fn silent_server(&self) -> String {
+        let lost = self
+            .lost
+            .lock()
+            .as_ref()
+            .map(|(server, _)| server.to_string());
+        let silent = || self.owes_in_vain().map(|(server, _)| server);
+        lost.or_else(silent)
+            .unwrap_or_else(|| self.client.server().to_string())
     }
 
     /// Ends the connection, which its users would otherwise keep alive for as long as they like.
@@ -273,16 +288,15 @@ impl Mount {
     fn leave(&self) -> Result<(), LeaveError> {
         let mut left = self.left.lock();
         if !left.all {
-            if let Some(owed) = self.lost() {
-                let server = self.client.server().clone();
+            if let Some((server, owed)) = self.lost.lock().clone() {
                 return Err(LeaveError::Stuck { server, owed });
             }
             let others = self.elsewhere.leave(PROGRESS_TIME);
             let ended = self.leave_own(&mut left.own).and(others);
-            if let Err(LeaveError::Stuck { owed, .. }) = &ended
+            if let Err(LeaveError::Stuck { server, .. }) = &ended
                 && self.ending.load(Ordering::Acquire)
             {
-                *self.lost.lock() = Some(*owed);
+                *self.lost.lock() = Some((server.clone(), self.owed()));
             }
             ended?;
             self.stop();
@@ -312,19 +326,22 @@ impl Mount {
         &self.client
     }
 
-    /// The object of this inode number, and the client that shows it; the mount's root, if there
-    /// is none.
+    /// The object of this inode number, and the client that shows it; `None`: its server is not
+    /// reached yet.
     #[must_use]
-    pub fn object(&self, inode: u64) -> (Arc<Client>, Fid) {
+    pub fn object(&self, inode: u64) -> Option<(Arc<Client>, Fid)> {
         let slots = self.elsewhere.slots();
-        let fid = slots.fid(inode);
-        match slots.other_session(inode) {
-            None => (Arc::clone(&self.client), fid),
-            Some(session) => match self.elsewhere.tree(session) {
-                Some(tree) => (Arc::clone(&tree.client), fid),
-                None => (Arc::clone(&self.client), self.client.root()),
-            },
-        }
+        let client = match slots.other_session(inode) {
+            None => Arc::clone(&self.client),
+            Some(session) => Arc::clone(&self.elsewhere.tree(session)?.client),
+        };
+        Some((client, slots.fid(inode)))
+    }
+
+    /// The inode number of an object.
+    #[must_use]
+    pub fn inode(&self, fid: Fid) -> u64 {
+        self.elsewhere.slots().node(fid)
     }
 
     /// The volumes of other servers that it shows.

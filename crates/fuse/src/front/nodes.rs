@@ -80,6 +80,11 @@ impl Slots {
         }
     }
 
+    /// Is this the mount's own session?
+    pub(super) fn is_own(&self, session: u32) -> bool {
+        session == self.mounted
+    }
+
     /// The session of another volume's object; `None`: it is the mount's own, or there is none.
     pub(super) fn other_session(&self, nodeid: u64) -> Option<u32> {
         let shown = self.shown(nodeid)?;

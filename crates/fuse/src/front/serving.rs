@@ -33,6 +33,7 @@ const SCAN_LEAST_NS: u64 = 10_000_000;
 /// The knowledge of objects takes about as much memory as cached blocks may: 600 bytes each.
 const OBJECTS_PER_MIB: usize = 1700;
 
+/// The options of a client of the mount: of its own server, unless others are put in.
 pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
     let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
     let first_mib = options.cache.first_mib();
@@ -162,6 +163,8 @@ fn serve(
         waiters: Waiters::default(),
         groups: Groups::default(),
     };
-    session.serve(Arc::new(Translator(Arc::new(tree))))?;
+    let tree = Arc::new(tree);
+    elsewhere.stands_in(&tree);
+    session.serve(Arc::new(Translator(tree)))?;
     Ok((session, elsewhere))
 }
