@@ -5,13 +5,13 @@ use super::source::{Source, sources};
 use super::{no_complaints, root, shown};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "wire", "access", "logic", "store", "net", "blocks", "cell", "server", "client", "fuse",
-    "files", "segment", "preload", "sim", "trace", "stream", "torture", "bench", "cli",
+    "files", "segment", "preload", "sim", "trace", "stream", "ship", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("wire", &[]),
     ("access", &["wire"]),
     ("logic", &["wire"]),
@@ -28,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("sim", &["wire", "logic", "store"]),
     ("trace", &["wire", "logic"]),
     ("stream", &["wire"]),
+    ("ship", &[]),
     ("torture", &[]),
     ("bench", &[]),
     ("cli", &CRATES),
