@@ -91,6 +91,7 @@ impl Pass<'_> {
             self.looked(line.len);
             return Ok(());
         }
+        // A write within the same tick of the kernel's clock leaves the state as it was.
         self.known.forget(&line.name);
         if open.state()?.len > line.len {
             open.file.set_len(line.len).map_err(open.io("cut"))?;

@@ -65,3 +65,25 @@ impl ShipError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_used_up_quota_are_told_from_a_broken_disk() {
+        let path = Path::new("/data/log-00000001");
+        let of = |kind| ShipError::of("write", path)(io::Error::from(kind)).to_string();
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let text = of(kind);
+            assert!(text.starts_with("/data/log-00000001"), "{text}");
+            assert!(text.contains("free room there"), "{text}");
+        }
+        let text = of(io::ErrorKind::Other);
+        assert!(
+            text.starts_with("cannot write /data/log-00000001"),
+            "{text}"
+        );
+        assert!(!text.contains("free room"), "{text}");
+    }
+}

@@ -7,17 +7,20 @@ use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
+/// Bytes, by their seed and their number.
+type Seeded = (u8, usize);
+
 /// A change of the source's directory.
 #[derive(Clone, Debug)]
 enum Change {
     /// A log that is appended to.
-    Append(u8, Vec<u8>),
+    Append(u8, Seeded),
     /// Another log, of the same length perhaps.
-    Replace(u8, Vec<u8>),
+    Replace(u8, Seeded),
     /// The end of a log.
     Remove(u8),
     /// A write into the middle of another file, or behind its end.
-    Write(u8, u64, Vec<u8>),
+    Write(u8, u64, Seeded),
     /// Another length of another file.
     Resize(u8, u64),
     /// Its end.
@@ -31,12 +34,16 @@ impl Change {
         let gone = |name: &str| {
             let _ = fs::remove_file(world.from().join(name));
         };
+        let bytes = |(seed, len): &Seeded| content(*seed, *len);
         match self {
-            Self::Append(number, bytes) => world.append(&log(number), bytes),
-            Self::Replace(number, bytes) => world.replace(&log(number), bytes),
+            Self::Append(number, new) => world.append(&log(number), &bytes(new)),
+            Self::Replace(number, new) => world.replace(&log(number), &bytes(new)),
             Self::Remove(number) => gone(&log(number)),
-            Self::Write(number, at, bytes) => {
-                world.open(other(number)).write_all_at(bytes, *at).unwrap();
+            Self::Write(number, at, new) => {
+                world
+                    .open(other(number))
+                    .write_all_at(&bytes(new), *at)
+                    .unwrap();
             }
             Self::Resize(number, len) => world.open(other(number)).set_len(*len).unwrap(),
             Self::Drop(number) => gone(other(number)),
@@ -59,7 +66,7 @@ fn changes() -> impl Strategy<Value = Change> {
     let (number, len) = (0..3_u8, 0..4 * PIECE_BYTES);
     let bytes = |most: u64| {
         let len = prop_oneof![Just(1), Just(PIECE_BYTES), 0..most];
-        (0..255_u8, len).prop_map(|(seed, len)| content(seed, len as usize))
+        (0..255_u8, len.prop_map(|len| len as usize))
     };
     prop_oneof![
         3 => (number.clone(), bytes(2 * PIECE_BYTES)).prop_map(|(n, b)| Change::Append(n, b)),

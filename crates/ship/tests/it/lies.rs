@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
-fn line(name: &str, len: u64) -> FileLine {
+pub fn line(name: &str, len: u64) -> FileLine {
     FileLine {
         name: name.into(),
         len,

@@ -6,7 +6,8 @@ mod changing;
 mod lies;
 mod world;
 
-use ariel_ship::{Answerer, PIECE_BYTES, Round, STRETCH_BYTES, Target};
+use ariel_ship::{Answerer, Ask, PIECE_BYTES, Round, STRETCH_BYTES, Target, Told};
+use lies::line;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use world::{World, content, noticed};
@@ -161,14 +162,15 @@ fn an_interrupted_copy_goes_on_where_it_was() {
 #[test]
 fn a_disk_without_room_is_noticed_before_it_is_full() {
     let world = World::new();
-    let file = world.open("log-00000001");
-    let free = rustix::fs::statvfs(world.from()).unwrap();
-    // A sparse file longer than all that is free, as long as the file system allows it.
-    file.set_len(free.f_blocks * free.f_frsize + 1).unwrap();
-    let error = world
-        .target()
-        .round(&world.source(), &mut |_| {})
-        .unwrap_err();
-    noticed(&error, "free that much");
-    assert_eq!(world.copied_bytes(), 0);
+    world.put("held", &content(1, 100));
+    world.put("log-00000001", &content(2, 100));
+    world.target().round(&world.source(), &mut |_| {}).unwrap();
+    // No disk is that long, and the source has no such bytes: nothing could be carried.
+    let len = i64::MAX.cast_unsigned();
+    let source = world.source().meanwhile(|_, ask| match ask {
+        Ask::Files { after } if after.is_empty() => Some(Told::Files(vec![line("held", len)])),
+        _ => None,
+    });
+    let error = world.target().round(&source, &mut |_| {}).unwrap_err();
+    noticed(&error, &format!("needs {} bytes more", len - 100));
 }
