@@ -36,12 +36,12 @@ struct Open<'a> {
     file: File,
 }
 
-/// The end of a file, as the source showed it, was reached or not.
+/// Was the end of a file reached where the source had shown it?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reached {
     All,
-    /// It has become shorter, or is gone.
-    Less,
+    /// It has become longer or shorter, or is gone.
+    Other,
 }
 
 impl Open<'_> {
@@ -101,7 +101,7 @@ impl Pass<'_> {
             let (sum, reached) = self.stretch(&open, from)?;
             sums.push((from, sum));
             self.looked(STRETCH_BYTES.min(line.len - from));
-            if reached == Reached::Less {
+            if reached == Reached::Other {
                 break;
             }
             from += STRETCH_BYTES;
@@ -127,7 +127,7 @@ impl Pass<'_> {
         Ok(self.known.file(&line.name, &state) == line.sum)
     }
 
-    /// Syncs the file, and remembers these sums of what is in it.
+    /// Syncs the file, and remembers these sums of its bytes.
     fn keep(&mut self, open: &Open<'_>, sums: Vec<(u64, Sum)>) -> Result<(), ShipError> {
         open.sync()?;
         let state = open.state()?;
@@ -181,7 +181,7 @@ impl Pass<'_> {
     fn reached(&self, all: bool, open: &Open<'_>) -> Result<Reached, ShipError> {
         match (all, self.purpose) {
             (true, _) => Ok(Reached::All),
-            (false, Purpose::Nearer) => Ok(Reached::Less),
+            (false, Purpose::Nearer) => Ok(Reached::Other),
             (false, Purpose::Exact) => Err(changed(open)),
         }
     }

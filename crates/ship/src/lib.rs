@@ -29,7 +29,7 @@
 //! - A source at rest is one whose files nobody writes, through mappings neither. A last round
 //!   compares the directory's files and their times before and after, and refuses if they differ.
 //! - Nobody else writes in the target's directory. The target remembers the sums of files that it
-//!   has synced and then read; all other files are read again, and synced.
+//!   has read and synced; all other files are read again, and synced.
 //! - A file's bytes on the target are those that the kernel reads there after they were written. A
 //!   file that could not be synced is removed, so that it is carried again.
 #![forbid(unsafe_code)]
