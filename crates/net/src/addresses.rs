@@ -51,6 +51,21 @@ impl Addresses {
     }
 }
 
+impl Addresses {
+    /// Do both lead to one server? One that they have in common is enough, also where it is written
+    /// in two ways.
+    #[must_use]
+    pub fn meet(&self, others: &Addresses) -> bool {
+        if self.0.iter().any(|one| others.0.contains(one)) {
+            return true;
+        }
+        match (self.resolve(), others.resolve()) {
+            (Ok(own), Ok(others)) => own.iter().any(|one| others.contains(one)),
+            _ => false,
+        }
+    }
+}
+
 impl From<SocketAddr> for Addresses {
     fn from(addr: SocketAddr) -> Addresses {
         Addresses(vec![addr.to_string()])
@@ -107,6 +122,21 @@ mod tests {
             "", "a", "a:", ":7", "a:70000", "a:1,", "::1:7", "a b:1", "a/b:1", "-x=1",
         ] {
             assert!(wrong.parse::<Addresses>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_server_meet_however_they_are_written() {
+        let addresses = |text: &str| text.parse::<Addresses>().unwrap();
+        let both = addresses("127.0.0.1:7,127.0.0.2:7");
+        for (other, meet) in [
+            ("127.0.0.2:7", true),
+            ("localhost:7", true),
+            ("127.0.0.2:8", false),
+            ("no-such-host.invalid:7", false),
+        ] {
+            assert_eq!(both.meet(&addresses(other)), meet, "{other}");
+            assert_eq!(addresses(other).meet(&both), meet, "{other}");
         }
     }
 

@@ -1,10 +1,12 @@
-//! Keeps one link to a server up.
+//! Keeps one link to a server up, wherever the server is.
 //!
 //! Guarantees: at most one link lives at once; after its end, or a failure to connect, the next
 //! attempt follows after a random pause that grows from 20 ms to 1 s, so that the clients of a
 //! restarted server do not come all at once. An attempt that nobody answers ends after
 //! [`ATTEMPT`], which counts as a part of the pause: so a network that comes back is found within
-//! two seconds, however long it was away. After [`Dialer::stop`] no event comes.
+//! two seconds, however long it was away. Where a finder says that the server is elsewhere, it is
+//! dialed there, at once; but no more than once a second, so that nobody is sent in circles without
+//! a pause. After [`Dialer::stop`] no event comes.
 
 use crate::Events;
 use crate::addresses::Addresses;
@@ -13,24 +15,22 @@ use crate::frame::FrameError;
 use crate::greeting::Speaks;
 use crate::identity::Identity;
 use crate::link::Link;
+use crate::pause::{PAUSE_MAX_NS, PAUSE_MIN_NS, Pause};
 use crate::reason::CloseReason;
 use crate::receive::{self, Patience};
+use crate::seek::{Course, Finder, State};
 use crate::tls::question::{ANSWER_BYTES_MAX, Exchange};
 use crate::tls::record::Opener;
 use crate::tls::shake::{self, Secured, ShakeError};
 use crate::tls::{self, ClientTls};
 use crate::worker::Worker;
 use crate::{clock, entropy};
-use parking_lot::{Condvar, Mutex};
 use rustls::ClientConfig;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bounds of the pause between attempts.
-const PAUSE_MIN_NS: u64 = 20_000_000;
-const PAUSE_MAX_NS: u64 = 1_000_000_000;
 /// The pause after a refusal, which people have to see to.
 const PAUSE_REFUSED_NS: u64 = 5_000_000_000;
 /// How long it may take to connect, and then to be greeted; [`Dialer::stop`] waits for it. The
@@ -72,26 +72,11 @@ pub enum DialError {
     },
 }
 
-#[derive(Default)]
-struct State {
-    stopping: bool,
-    /// The link from its connection on, so that `stop` can close it.
-    link: Option<Arc<Link>>,
-    /// The link was told to the events.
-    opened: bool,
-    /// The failure of the last attempt.
-    last: Option<String>,
-    /// That was a refusal, which another attempt soon will not change.
-    refused: bool,
-}
-
 struct Shared {
-    addr: Addresses,
+    course: Arc<Course>,
     passage: Passage,
     speaks: Speaks,
     events: Arc<dyn Events>,
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 /// A link that comes back.
@@ -107,16 +92,27 @@ impl Dialer {
     /// No thread can be started.
     pub fn new(
         addr: Addresses,
-        (passage, speaks): (Passage, Speaks),
+        how: (Passage, Speaks),
         events: Arc<dyn Events>,
     ) -> io::Result<Dialer> {
+        Dialer::with_finder(addr, how, events, None)
+    }
+
+    /// The same; the finder says where the server is while it is not there.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn with_finder(
+        addr: Addresses,
+        (passage, speaks): (Passage, Speaks),
+        events: Arc<dyn Events>,
+        finder: Option<Arc<dyn Finder>>,
+    ) -> io::Result<Dialer> {
         let shared = Arc::new(Shared {
-            addr,
+            course: Arc::new(Course::new(addr, finder)),
             passage,
             speaks,
             events,
-            state: Mutex::new(State::default()),
-            changed: Condvar::new(),
         });
         let worker = {
             let shared = Arc::clone(&shared);
@@ -125,10 +121,16 @@ impl Dialer {
         Ok(Dialer { shared, worker })
     }
 
+    /// Where it dials, or has dialed.
+    #[must_use]
+    pub fn addr(&self) -> Addresses {
+        self.shared.course.addr()
+    }
+
     /// The link, if it is up.
     #[must_use]
     pub fn link(&self) -> Option<Arc<Link>> {
-        let state = self.shared.state.lock();
+        let state = self.shared.course.state.lock();
         state.link.as_ref().filter(|_| state.opened).cloned()
     }
 
@@ -138,13 +140,13 @@ impl Dialer {
     /// It is not within `timeout`, or one side has refused the other: with what the last attempt
     /// met; attempts go on.
     pub fn wait_connected(&self, timeout: Duration) -> Result<Arc<Link>, DialError> {
-        let addr = self.shared.addr.clone();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = clock::now_ns().saturating_add(timeout_ns);
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.course.state.lock();
         loop {
+            let addr = || state.addr.clone();
             if state.stopping {
-                return Err(DialError::Stopped { addr });
+                return Err(DialError::Stopped { addr: addr() });
             }
             if let Some(link) = state.link.as_ref().filter(|_| state.opened) {
                 return Ok(Arc::clone(link));
@@ -152,9 +154,10 @@ impl Dialer {
             let left_ns = deadline_ns.saturating_sub(clock::now_ns());
             if left_ns == 0 || state.refused {
                 let last = state.last.clone().unwrap_or_else(|| "no answer yet".into());
-                return Err(DialError::Unreachable { addr, last });
+                return Err(DialError::Unreachable { addr: addr(), last });
             }
             self.shared
+                .course
                 .changed
                 .wait_for(&mut state, Duration::from_nanos(left_ns));
         }
@@ -163,16 +166,16 @@ impl Dialer {
     /// The failure of the last attempt, while there is no link.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        let state = self.shared.state.lock();
+        let state = self.shared.course.state.lock();
         state.last.clone().filter(|_| !state.opened)
     }
 
     /// Closes the link in order and waits for its end. Called from an event, it does not wait.
     pub fn stop(&self) {
         let link = {
-            let mut state = self.shared.state.lock();
+            let mut state = self.shared.course.state.lock();
             state.stopping = true;
-            self.shared.changed.notify_all();
+            self.shared.course.changed.notify_all();
             state.link.clone()
         };
         if let Some(link) = link {
@@ -190,61 +193,110 @@ impl Drop for Dialer {
 
 /// The dialing thread, which is also the reader of its link.
 fn keep_up(shared: &Shared) {
-    let mut pause = Pause::new(entropy::seed());
+    let (mut pause, mut turned_ns) = (Pause::new(entropy::seed()), 0);
     loop {
-        let mut began_ns = clock::now_ns();
-        let mut refused = false;
-        let last = match connect(shared) {
-            Ok(reached) => match read(shared, reached, &mut pause) {
-                Ok(()) => {
-                    began_ns = clock::now_ns();
-                    "the connection was lost".into()
-                }
-                Err(CloseReason::Frame(FrameError::Io(error)) | CloseReason::Io(error)) => {
-                    let told = told(&error);
-                    refused = told.is_some();
-                    told.unwrap_or_else(|| error.to_string())
-                }
-                Err(reason) => {
-                    refused = matches!(reason, CloseReason::ByPeer(_) | CloseReason::Versions(_));
-                    reason.to_string()
-                }
-            },
-            Err(Unreached { why, is_refusal }) => {
-                refused = is_refusal;
-                why
-            }
-        };
-        let mut state = shared.state.lock();
-        if !state.stopping {
-            tell(shared, &state, (&last, refused));
-            state.last = Some(last);
-            state.refused = refused;
-            shared.changed.notify_all();
-            let least_ns = if refused {
-                PAUSE_REFUSED_NS
-            } else {
-                PAUSE_MIN_NS
-            };
-            let soonest_ns = clock::now_ns() + least_ns;
-            let until_ns = soonest_ns.max(began_ns + pause.next_ns());
-            // Others are told through the same variable: wait for the time, not for the wake-up.
-            while !state.stopping && clock::now_ns() < until_ns {
-                let left_ns = until_ns.saturating_sub(clock::now_ns());
-                shared
-                    .changed
-                    .wait_for(&mut state, Duration::from_nanos(left_ns));
-            }
-        }
-        if state.stopping {
+        let ended = attempt(shared, &mut pause);
+        let from = shared.course.addr();
+        let goes_on = rest(shared, (&mut pause, &mut turned_ns), ended);
+        if !goes_on {
             return;
         }
+        shared.course.tell_moved(&from);
     }
 }
 
+/// The end of an attempt, or of the link that it led to.
+struct Ended {
+    why: String,
+    /// One side has refused the other, which people have to see to.
+    refused: bool,
+    /// The peer has not what is wanted of it.
+    elsewhere: bool,
+    /// The pause counts from then on.
+    from_ns: u64,
+}
+
+/// Connects, and reads the link to its end.
+fn attempt(shared: &Shared, pause: &mut Pause) -> Ended {
+    let mut ended = Ended {
+        why: "the connection was lost".into(),
+        refused: false,
+        elsewhere: false,
+        from_ns: clock::now_ns(),
+    };
+    let reached = match connect(shared) {
+        Ok(reached) => reached,
+        Err(Unreached { why, is_refusal }) => {
+            (ended.why, ended.refused) = (why, is_refusal);
+            return ended;
+        }
+    };
+    match read(shared, reached) {
+        Ok(reason) => {
+            let now_ns = clock::now_ns();
+            // The room above of the peer has looked at what was wanted.
+            ended.elsewhere = matches!(reason, CloseReason::Elsewhere | CloseReason::ByPeer(_));
+            if ended.elsewhere {
+                ended.why = reason.to_string();
+            }
+            if !ended.elsewhere || now_ns > ended.from_ns + PAUSE_MAX_NS {
+                pause.reset();
+            }
+            ended.from_ns = now_ns;
+        }
+        Err(CloseReason::Frame(FrameError::Io(error)) | CloseReason::Io(error)) => {
+            let told = told(&error);
+            ended.refused = told.is_some();
+            ended.why = told.unwrap_or_else(|| error.to_string());
+        }
+        Err(reason) => {
+            ended.elsewhere = matches!(reason, CloseReason::Elsewhere);
+            ended.refused = matches!(reason, CloseReason::ByPeer(_) | CloseReason::Versions(_));
+            ended.why = reason.to_string();
+        }
+    }
+    ended
+}
+
+/// Waits until the next attempt is due: when its pause is over, or at once where the server has
+/// been found elsewhere, unless that was so a moment ago. False: the dialer is stopped.
+fn rest(shared: &Shared, (pause, turned_ns): (&mut Pause, &mut u64), ended: Ended) -> bool {
+    let course = &shared.course;
+    let mut state = course.state.lock();
+    if state.stopping {
+        return false;
+    }
+    tell(&state, (&ended.why, ended.refused));
+    (state.last, state.refused) = (Some(ended.why), ended.refused);
+    course.changed.notify_all();
+    course.seek(&mut state, ended.elsewhere);
+    let least_ns = if ended.refused {
+        PAUSE_REFUSED_NS
+    } else {
+        PAUSE_MIN_NS
+    };
+    let soonest_ns = clock::now_ns() + least_ns;
+    let mut until_ns = soonest_ns.max(ended.from_ns + pause.next_ns());
+    // Others are told through the same variable: wait for the time, not for the wake-up.
+    while !state.stopping {
+        let now_ns = clock::now_ns();
+        if Course::turn(&mut state).is_some() && now_ns >= *turned_ns + PAUSE_MAX_NS {
+            (*turned_ns, until_ns) = (now_ns, now_ns);
+            pause.reset();
+        }
+        if now_ns >= until_ns {
+            break;
+        }
+        course
+            .changed
+            .wait_for(&mut state, Duration::from_nanos(until_ns - now_ns));
+    }
+    !state.stopping
+}
+
 /// Tells people of a refusal, once: only they can cure it. Everything else passes.
-fn tell(shared: &Shared, state: &State, (last, refused): (&str, bool)) {
-    let addr = &shared.addr;
+fn tell(state: &State, (last, refused): (&str, bool)) {
+    let addr = &state.addr;
     match state.last.as_deref() == Some(last) || !refused {
         true => tracing::debug!(%addr, last, "not connected"),
         false => tracing::warn!(%addr, last, "not connected"),
@@ -275,7 +327,8 @@ fn refusal(why: String) -> Unreached {
 }
 
 fn connect(shared: &Shared) -> Result<Reached, Unreached> {
-    let addrs = shared.addr.resolve().map_err(|error| error.to_string())?;
+    let addrs = shared.course.addr().resolve();
+    let addrs = addrs.map_err(|error| error.to_string())?;
     let mut failed = Unreached::default();
     for addr in addrs {
         match connect_to(shared, addr) {
@@ -286,7 +339,7 @@ fn connect(shared: &Shared) -> Result<Reached, Unreached> {
                 failed.is_refusal &= is_refusal;
             }
         }
-        if shared.state.lock().stopping {
+        if shared.course.state.lock().stopping {
             break;
         }
     }
@@ -409,18 +462,18 @@ struct Leaving<'a>(&'a Shared);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.course.state.lock();
         state.link = None;
         state.opened = false;
     }
 }
 
-/// Reads a fresh link to its end.
-fn read(shared: &Shared, (link, opener): Reached, pause: &mut Pause) -> Result<(), CloseReason> {
+/// Reads a fresh link to its end. An error: it never opened.
+fn read(shared: &Shared, (link, opener): Reached) -> Result<CloseReason, CloseReason> {
     let link = &link;
     let _leaving = Leaving(shared);
     {
-        let mut state = shared.state.lock();
+        let mut state = shared.course.state.lock();
         state.link = Some(Arc::clone(link));
         if state.stopping {
             // `stop` did not see the link.
@@ -431,66 +484,7 @@ fn read(shared: &Shared, (link, opener): Reached, pause: &mut Pause) -> Result<(
     receive::run((link, opener), &*shared.events, how, || {
         // A thread that flushes later may run under conditions of its own, which threads inherit.
         link.have_writer();
-        pause.reset();
-        {
-            let mut state = shared.state.lock();
-            (state.opened, state.refused) = (true, false);
-        }
-        shared.changed.notify_all();
+        Course::arrived(&mut shared.course.state.lock());
+        shared.course.changed.notify_all();
     })
-}
-
-/// The pauses between attempts: drawn from a range that doubles.
-struct Pause {
-    random: u64,
-    ceiling_ns: u64,
-}
-
-impl Pause {
-    fn new(seed: u64) -> Pause {
-        Pause {
-            random: seed,
-            ceiling_ns: 2 * PAUSE_MIN_NS,
-        }
-    }
-
-    fn reset(&mut self) {
-        self.ceiling_ns = 2 * PAUSE_MIN_NS;
-    }
-
-    fn next_ns(&mut self) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood): good enough to spread clients. Written out, since
-        // this crate knows no word of the protocol, `wire::splitmix64` included.
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let pause_ns = PAUSE_MIN_NS + mixed % (self.ceiling_ns - PAUSE_MIN_NS + 1);
-        self.ceiling_ns = (2 * self.ceiling_ns).min(PAUSE_MAX_NS);
-        pause_ns
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_within_their_bounds_and_differ_by_seed() {
-        let draw = |seed| {
-            let mut pause = Pause::new(seed);
-            (0..200).map(|_| pause.next_ns()).collect::<Vec<_>>()
-        };
-        let first = draw(1);
-        assert!(
-            first
-                .iter()
-                .all(|ns| (PAUSE_MIN_NS..=PAUSE_MAX_NS).contains(ns))
-        );
-        assert!(first[0] <= 2 * PAUSE_MIN_NS, "the first attempt comes soon");
-        assert!(first.iter().max() > Some(&(PAUSE_MAX_NS / 2)), "they grow");
-        assert_ne!(first, draw(2));
-        assert_eq!(first, draw(1), "one seed, one sequence");
-    }
 }

@@ -3,12 +3,19 @@
 //!
 //! Guarantees: the form of these two frames is the same in all versions, so that any two can tell
 //! each other why they cannot work together; a peer's text for people is shown without control
-//! characters, and no more than [`TEXT_BYTES_MAX`] of it.
+//! characters, and no more than [`TEXT_BYTES_MAX`] of it. In front of the text may be one
+//! control character, which tells programs its meaning: one that does not know it shows the text.
 
+use crate::reason::CloseReason;
 use std::fmt;
 
 /// Most bytes of a text.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
+/// In front of a text: the peer may find elsewhere what it asked for, and that is no failure.
+const MARK_ELSEWHERE: u8 = 1;
+/// The text behind it.
+pub(crate) const ELSEWHERE: &str =
+    "what was asked for is at another server of the cell, or on its way there";
 
 /// The versions that a program speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +120,21 @@ pub(crate) fn text(bytes: &[u8], most: usize) -> String {
 
 /// The bytes of a text to a peer.
 pub(crate) fn refusal(text: &str) -> Vec<u8> {
+    let text = text.trim_start_matches(char::is_control);
     shorten(text, TEXT_BYTES_MAX).as_bytes().to_vec()
+}
+
+/// The bytes that tell a peer to look elsewhere.
+pub(crate) fn elsewhere() -> Vec<u8> {
+    [&[MARK_ELSEWHERE], ELSEWHERE.as_bytes()].concat()
+}
+
+/// The meaning of such bytes.
+pub(crate) fn refused(bytes: &[u8]) -> CloseReason {
+    match bytes.first() {
+        Some(&MARK_ELSEWHERE) => CloseReason::Elsewhere,
+        _ => CloseReason::ByPeer(text(bytes, TEXT_BYTES_MAX)),
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +171,20 @@ mod tests {
         assert!(at_old.contains("this side is older"), "{at_old}");
         assert!(at_new.contains("the other side is older"), "{at_new}");
         assert!(at_old.contains("0.3 (protocol 3)") && at_old.contains("0.5 (protocol 4 to 5)"));
+    }
+
+    /// A program from before that reason shows its text, as it shows all others.
+    #[test]
+    fn a_peer_is_told_to_look_elsewhere_in_a_form_that_all_versions_read() {
+        let bytes = elsewhere();
+        assert!(matches!(refused(&bytes), CloseReason::Elsewhere));
+        assert_eq!(text(&bytes, TEXT_BYTES_MAX), ELSEWHERE);
+        assert!(bytes.len() <= TEXT_BYTES_MAX);
+        for said in [ELSEWHERE, "\u{1}\u{2}no", ""] {
+            let bytes = refusal(said);
+            let shown: String = said.chars().filter(|c| !c.is_control()).collect();
+            assert!(matches!(refused(&bytes), CloseReason::ByPeer(text) if text == shown));
+        }
     }
 
     #[test]

@@ -201,15 +201,7 @@ impl Link {
         }
     }
 
-    /// Tells the peer why it is refused, as the last thing, and ends the link in order.
-    pub fn refuse(self: &Arc<Self>, why: &str) {
-        if let Ok(frame) = Outgoing::new(Kind::Refused, greeting::refusal(why), Bulk::empty()) {
-            self.enqueue(frame, true);
-        }
-        self.close(CloseReason::Refused(why.to_owned()));
-    }
-
-    fn enqueue(&self, message: Outgoing, last: bool) {
+    pub(crate) fn enqueue(&self, message: Outgoing, last: bool) {
         let mut out = self.out.lock();
         if out.stage != Stage::Open {
             return;

@@ -481,7 +481,7 @@ fn become_link(
         }
     }
     let how = (&shared.speaks, &shared.patience);
-    receive::run((&link, opener), &*shared.events, how, || {})
+    receive::run((&link, opener), &*shared.events, how, || {}).map(drop)
 }
 
 #[cfg(test)]

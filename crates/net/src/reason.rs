@@ -22,6 +22,9 @@ pub enum CloseReason {
     /// The peer refused this side, and says why.
     #[error("{0}")]
     ByPeer(String),
+    /// The peer says that another server has what this side asked for, or will have it soon.
+    #[error("{}", crate::greeting::ELSEWHERE)]
+    Elsewhere,
     /// The two have no version of the protocol in common.
     #[error("{0}")]
     Versions(NoCommonVersion),

@@ -7,7 +7,7 @@
 use crate::Events;
 use crate::clock;
 use crate::frame::{Frame, FrameError, FrameReader, Kind};
-use crate::greeting::{self, Speaks, TEXT_BYTES_MAX};
+use crate::greeting::{self, Speaks};
 use crate::id::LinkId;
 use crate::link::Link;
 use crate::reason::CloseReason;
@@ -55,13 +55,14 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Reads the link to its end. `on_open` follows `Events::opened`. An error: it never opened.
+/// Reads the link to its end, and says why it ended. `on_open` follows `Events::opened`. An error:
+/// it never opened.
 pub(crate) fn run(
     (link, opener): (&Arc<Link>, Option<Opener>),
     events: &dyn Events,
     (speaks, patience): (&Speaks, &Patience),
     on_open: impl FnOnce(),
-) -> Result<(), CloseReason> {
+) -> Result<CloseReason, CloseReason> {
     let mut frames = FrameReader::new(Incoming::new(link.socket(), opener));
     let mut ending = Ending {
         link,
@@ -79,8 +80,9 @@ pub(crate) fn run(
     events.opened(link);
     on_open();
     let end = deliver(link, &mut frames, events);
-    ending.reason = Some(finish(link, end));
-    Ok(())
+    let reason = finish(link, end);
+    ending.reason = Some(reason.clone());
+    Ok(reason)
 }
 
 /// Exchanges Hellos.
@@ -213,7 +215,7 @@ fn unexpected(frame: &Frame<'_>) -> End {
         return failing(FrameError::OutOfTurn(frame.kind));
     }
     End {
-        reason: CloseReason::ByPeer(greeting::text(frame.body, TEXT_BYTES_MAX)),
+        reason: greeting::refused(frame.body),
         at_end: false,
     }
 }
