@@ -19,6 +19,7 @@ use fuse::mount::{Control, MountId};
 use net::{Addresses, Passage};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -41,7 +42,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The daemon was told to end: its mount is to go with it.
 const ENDING: &str = "ending";
-/// The mount has one more session: its number and its server follow.
+/// The mount has one more session, or one at another server than before: its number and its server
+/// follow.
 const ALSO: &str = "also";
 /// The first of the words that a guard adds to a command line.
 const AGAIN: &str = "--again";
@@ -81,7 +83,7 @@ impl Guard {
             connection: mount.connection_id(),
             id: mount.id(),
             dir: mount.mount_point().to_owned(),
-            server: mount.client().server().clone(),
+            server: mount.client().server(),
             credentials,
             // After the loss of a session the daemon has another one: its lease must end then.
             session: mount.client().session(),
@@ -108,7 +110,8 @@ impl Guard {
         let _ = self.say(ENDING);
     }
 
-    /// The mount has a session with one more server, which is told of the daemon's death, too.
+    /// The mount has a session with this server, which is told of the daemon's death: one more, or
+    /// one that it had with another server before.
     pub(crate) fn also(&self, server: &Addresses, session: u64) {
         // A guard that has died tells nobody.
         let _ = self.say(&format!("{ALSO} {session} {server}"));
@@ -149,13 +152,13 @@ fn text(value: &Value) -> Option<OsString> {
     bytes.map(OsString::from_vec)
 }
 
-/// The further sessions of which the daemon has told.
-fn further(said: &str) -> Vec<(Addresses, u64)> {
+/// The sessions of which the daemon has told later, and their servers, as it said last.
+fn further(said: &str) -> BTreeMap<u64, Addresses> {
     let lines = said.lines().filter_map(|line| {
         let mut words = line.split(' ');
         let is_also = words.next() == Some(ALSO);
         let session = words.next().filter(|_| is_also)?.parse().ok()?;
-        Some((words.next()?.parse().ok()?, session))
+        Some((session, words.next()?.parse().ok()?))
     });
     lines.collect()
 }
@@ -294,14 +297,16 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
         );
     }
     control::remove_stale(&runtime::of_mount(&told.dir));
-    let others: Vec<_> = further(&said)
+    let mut others = further(&said);
+    let own = others.remove(&told.session);
+    let others: Vec<_> = others
         .into_iter()
-        .map(|(server, session)| {
+        .map(|(session, server)| {
             let server = told.at(&server);
             thread::spawn(move || client::close_session(server, session, BURIAL_TIMEOUT))
         })
         .collect();
-    let (server, session) = (told.server(), told.session);
+    let (server, session) = (told.at(&own.unwrap_or(told.server.clone())), told.session);
     let burial = thread::spawn(move || client::close_session(server, session, BURIAL_TIMEOUT));
     match left {
         Left::Nothing => {}
@@ -437,9 +442,14 @@ mod tests {
             assert_eq!(format!("{read:?}"), format!("{told:?}"));
         }
         assert!(Told::read("").is_none() && Told::read("{}").is_none());
-        let said = format!("{ALSO} 7 127.0.0.1:9,a.example:1\n{ENDING}\n{ALSO} x y\n{ALSO} 8");
-        let addresses = "127.0.0.1:9,a.example:1".parse().unwrap();
-        assert_eq!(further(&said), [(addresses, 7)]);
+        let said = format!("{ALSO} 7 127.0.0.1:9,a.example:1\n{ENDING}\n{ALSO} x y\n{ALSO} 8\n");
+        let addresses: Addresses = "127.0.0.1:9,a.example:1".parse().unwrap();
+        assert_eq!(further(&said), BTreeMap::from([(7, addresses)]));
+        // It has moved.
+        let said = format!("{said}{ALSO} 5 a.example:2\n{ALSO} 7 a.example:2");
+        let addresses: Addresses = "a.example:2".parse().unwrap();
+        let at_both = BTreeMap::from([(5, addresses.clone()), (7, addresses)]);
+        assert_eq!(further(&said), at_both);
     }
 
     #[test]

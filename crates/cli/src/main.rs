@@ -8,6 +8,7 @@
 mod acl;
 mod apart;
 mod args;
+mod at_once;
 mod bench;
 mod child;
 mod clock;

@@ -7,7 +7,7 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::login::{Logins, Of};
 use crate::place::Place;
-use crate::servers::OfMount;
+use crate::servers::{OfMount, Running};
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
 use cell::Renewal;
@@ -71,11 +71,13 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
-    let (addresses, (server, credentials)) = reach(&args)?;
+    let (addresses, known, (server, credentials)) = reach(&args)?;
     let _renewal = credentials
         .as_deref()
         .map(|dir| keep_fresh(dir, &addresses));
-    let (mount, servers) = start(&args, (&point, server), credentials.as_deref())?;
+    let servers = credentials.as_deref();
+    let servers = servers.map(|dir| Arc::new(OfMount::new(&args.server, known, dir)));
+    let mount = start(&args, (&point, server), servers.clone())?;
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let logins = credentials.as_deref();
     let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point), words));
@@ -103,15 +105,16 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// The server that is to be mounted from, and how.
-type Reached = (Addresses, (client::Server, Option<PathBuf>));
+/// The server that is to be mounted from, the servers of its cell that were asked, and how it is
+/// reached.
+type Reached = (Addresses, Running, (client::Server, Option<PathBuf>));
 
 /// The server that has the volume, and the directory of the credential for it.
 fn reach(args: &MountArgs) -> Result<Reached, Failure> {
     let at = (&args.trust, args.volume.as_ref());
-    let addresses = servers::of_volume("mount", &args.server, at)?;
+    let (addresses, known) = servers::with_servers("mount", &args.server, at)?;
     let reached = trust::server("mount", &addresses, &args.trust)?;
-    Ok((addresses, reached))
+    Ok((addresses, known, reached))
 }
 
 /// `mount -o remount,...`.
@@ -213,13 +216,12 @@ fn words_again(args: &MountArgs, credentials: Option<&Path>, words: &[OsString])
 fn start(
     args: &MountArgs,
     (point, server): (&Path, client::Server),
-    credentials: Option<&Path>,
-) -> Result<(Arc<Mount>, Option<Arc<OfMount>>), Failure> {
-    let servers = credentials.map(|dir| Arc::new(OfMount::new(&args.server, dir)));
+    servers: Option<Arc<OfMount>>,
+) -> Result<Arc<Mount>, Failure> {
     let mut options = options(args, (point, server));
-    options.servers = servers.clone().map(|servers| servers as Arc<dyn Servers>);
+    options.servers = servers.map(|servers| servers as Arc<dyn Servers>);
     let mount = Mount::start(options).map_err(|error| Failure::of("mount", error))?;
-    Ok((Arc::new(mount), servers))
+    Ok(Arc::new(mount))
 }
 
 /// Without a guard the mount works; only after a kill nobody would see to it.
@@ -264,11 +266,11 @@ fn listen(
     point: &Path,
     send: Sender<End>,
 ) -> Option<Listener> {
-    let (server, kept) = (args.server.to_string(), args.cache.to_string());
+    let kept = args.cache.to_string();
     let name = runtime::of_mount(point);
     let (mount, point) = (Arc::clone(mount), point.to_owned());
     let answer = move |word: &str, question: &Value| match word {
-        "status" => show::mount_status(&mount, (&server, &kept), &point).into(),
+        "status" => show::mount_status(&mount, &kept, &point).into(),
         "profile" => profile::of_mount(&mount).into(),
         "tokens" => show::mount_tokens(&mount.client().tokens()).into(),
         "watch" => relay::relay(&mount, question),
@@ -288,11 +290,11 @@ fn serve_metrics(mount: &Arc<Mount>, args: &MountArgs, point: &Path) -> Result<(
     let Some(addr) = args.metrics.filter(|_| !args.again.apart) else {
         return Ok(());
     };
-    let (server, kept) = (args.server.to_string(), args.cache.to_string());
+    let kept = args.cache.to_string();
     let (mount, point) = (Arc::downgrade(mount), point.to_owned());
     let look = move || {
         let mount = mount.upgrade()?;
-        let status = show::mount_status(&mount, (&server, &kept), &point);
+        let status = show::mount_status(&mount, &kept, &point);
         Some((status, profile::of_mount(&mount)))
     };
     metrics::serve(addr, Arc::new(look)).map(drop)

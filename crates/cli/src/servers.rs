@@ -2,16 +2,19 @@
 //!
 //! Guarantees: of a cell with one server, and without a name of a volume, nothing is looked for;
 //! the server that was named goes before the others; the servers themselves are asked, so that
-//! nothing can be out of date.
+//! nothing can be out of date; they are asked at the same time, so that one which does not answer
+//! delays nobody who need not wait for it.
 
 use crate::args::TrustArgs;
+use crate::at_once;
 use crate::failure::Failure;
 use crate::guard::Guard;
 use crate::trust;
 use cell::{Answer, Credential, Question};
 use files::{Options, Tree};
 use fuse::front::{Place, Servers};
-use net::Addresses;
+use net::{Addresses, Missing};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::{Name, SessionId, VolumeInfo, VolumeState, volume_numbers};
@@ -115,30 +118,49 @@ fn base(name: &Name) -> String {
         .map_or(text.clone(), |(base, _)| base.to_owned())
 }
 
+/// Which of several servers is meant, if more than one has the volume.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// The first one before the others: several volumes may have one name.
+    First,
+    /// One at most has it: a number is that of one volume.
+    Any,
+}
+
 /// The volume that is meant, where a server has it, and the servers that do not tell; one that is
-/// there goes before one that was deleted.
+/// there goes before one that was deleted. All are asked at the same time, and no more of them are
+/// waited for than is needed.
 fn search(
     what: &str,
-    (all, mut silent): (impl Iterator<Item = (String, Addresses)>, Vec<String>),
-    (trust, is_meant): (&TrustArgs, impl Fn(&VolumeInfo) -> bool),
+    (all, mut silent): (Vec<(String, Addresses)>, Vec<String>),
+    (trust, order, is_meant): (&TrustArgs, Order, impl Fn(&VolumeInfo) -> bool),
 ) -> (Option<(Addresses, VolumeInfo)>, Vec<String>) {
-    let mut deleted = None;
-    for found in all.map(|one| look(what, one, trust)) {
-        let Ok(volumes) = found.volumes else {
-            silent.push(found.server);
-            continue;
-        };
-        let meant = volumes.into_iter().filter(|info| is_meant(info));
-        let best = meant.max_by_key(|info| info.state == VolumeState::Present);
-        match best {
-            Some(info) if info.state == VolumeState::Present => {
-                return (Some((found.addresses, info)), silent);
+    let names = all.iter().map(|(name, _)| name.clone());
+    let mut unheard: BTreeMap<usize, String> = names.enumerate().collect();
+    let (what, trust) = (what.to_owned(), trust.clone());
+    let answers = at_once::ask(all, move |one| look(&what, one, &trust));
+    let (mut there, mut deleted) = (BTreeMap::new(), BTreeMap::new());
+    let mut awaits_first = order == Order::First;
+    for (place, found) in answers {
+        awaits_first &= place != 0;
+        if let Ok(volumes) = found.volumes {
+            unheard.remove(&place);
+            let meant = volumes.into_iter().filter(|info| is_meant(info));
+            if let Some(best) = meant.max_by_key(|info| info.state == VolumeState::Present) {
+                let kept = match best.state {
+                    VolumeState::Present => &mut there,
+                    _ => &mut deleted,
+                };
+                kept.insert(place, (found.addresses, best));
             }
-            Some(info) => drop(deleted.get_or_insert((found.addresses, info))),
-            None => {}
+        }
+        if !awaits_first && let Some((_, found)) = there.pop_first() {
+            return (Some(found), silent);
         }
     }
-    (deleted, silent)
+    silent.extend(unheard.into_values());
+    let found = there.pop_first().or_else(|| deleted.pop_first());
+    (found.map(|(_, found)| found), silent)
 }
 
 /// The server that has a volume: this one before the others. Where nobody can be asked, it is this
@@ -146,16 +168,26 @@ fn search(
 pub(crate) fn of_volume(
     what: &str,
     server: &Addresses,
-    (trust, volume): (&TrustArgs, Option<&Name>),
+    at: (&TrustArgs, Option<&Name>),
 ) -> Result<Addresses, Failure> {
+    with_servers(what, server, at).map(|(addresses, _)| addresses)
+}
+
+/// The same, and the servers of the cell that were asked.
+pub(crate) fn with_servers(
+    what: &str,
+    server: &Addresses,
+    (trust, volume): (&TrustArgs, Option<&Name>),
+) -> Result<(Addresses, Running), Failure> {
     let Some(volume) = volume else {
-        return Ok(server.clone());
+        return Ok((server.clone(), Running::default()));
     };
     let running = running(what, server, trust).unwrap_or_default();
-    match running.is_alone() {
-        true => Ok(server.clone()),
-        false => found(what, server, (running, &base(volume))).map(|(addresses, _)| addresses),
-    }
+    let addresses = match running.is_alone() {
+        true => server.clone(),
+        false => found(what, server, (running.clone(), &base(volume)))?.0,
+    };
+    Ok((addresses, running))
 }
 
 /// The server that has a volume, this one before the others, and what it says of it; nothing: the
@@ -184,8 +216,9 @@ fn found(
         trust,
     } = running;
     let others = servers.into_iter().map(|one| (one.name, one.addresses));
+    let all = first.chain(others).collect();
     let is_meant = |info: &VolumeInfo| info.name.to_string() == name;
-    let (found, silent) = search(what, (first.chain(others), stopped), (&trust, is_meant));
+    let (found, silent) = search(what, (all, stopped), (&trust, Order::First, is_meant));
     found.ok_or_else(|| {
         let without = match silent.is_empty() {
             true => String::new(),
@@ -227,14 +260,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OfMount {
-    pub(crate) fn new(server: &Addresses, credentials: &Path) -> OfMount {
+    /// For a mount whose own server is one of these, or the only one.
+    pub(crate) fn new(server: &Addresses, known: Running, credentials: &Path) -> OfMount {
         OfMount {
             server: server.clone(),
             trust: TrustArgs {
                 credentials: Some(credentials.to_owned()),
                 insecure_loopback: false,
             },
-            known: Mutex::default(),
+            known: Mutex::new(known),
             guard: Mutex::default(),
         }
     }
@@ -248,46 +282,92 @@ impl OfMount {
         told.guard = Some(Arc::clone(guard));
     }
 
-    fn running(&self) -> Result<Running, String> {
-        let told = running(MOUNT, &self.server, &self.trust);
-        let mut known = lock(&self.known);
-        match told {
-            Ok(running) => *known = running,
-            Err(error) if known.servers.is_empty() => return Err(error.to_string()),
-            Err(error) => tracing::warn!(%error, "the servers of the cell are as they were before"),
+    fn known(&self) -> Running {
+        lock(&self.known).clone()
+    }
+
+    /// The servers, as the first one tells that answers.
+    fn told(&self) -> Result<Running, String> {
+        let others = self.known().servers.into_iter().map(|one| one.addresses);
+        let others = others.filter(|addresses| *addresses != self.server);
+        let all = std::iter::once(self.server.clone()).chain(others).collect();
+        let trust = self.trust.clone();
+        let answers = at_once::ask(all, move |server| running(MOUNT, &server, &trust));
+        let mut failed = BTreeMap::new();
+        for (place, told) in answers {
+            match told {
+                Ok(running) => {
+                    (*lock(&self.known)).clone_from(&running);
+                    return Ok(running);
+                }
+                Err(error) => drop(failed.insert(place, error)),
+            }
         }
-        Ok(known.clone())
+        let first = failed.pop_first().map(|(_, error)| error.to_string());
+        Err(first.unwrap_or_else(|| "no server could be asked: see the log".to_owned()))
+    }
+
+    fn running(&self) -> Result<Running, String> {
+        self.told().or_else(|error| {
+            let known = self.known();
+            if known.servers.is_empty() {
+                return Err(error);
+            }
+            tracing::warn!(error, "the servers of the cell are as they were before");
+            Ok(known)
+        })
     }
 }
 
 const MOUNT: &str = "mount";
 
+/// The server that has a volume, and what it says of it; nothing: none has it.
+fn find(running: Running, volume: u32) -> Result<Option<(Addresses, VolumeInfo)>, String> {
+    let Running {
+        mut servers,
+        stopped,
+        trust,
+    } = running;
+    // The server that has made it has it still, as a rule.
+    servers.sort_by_key(|one| one.number != volume_numbers::server(volume));
+    let all = servers.into_iter().map(|one| (one.name, one.addresses));
+    let is_meant = |info: &VolumeInfo| info.id == volume;
+    let all = (all.collect(), stopped);
+    match search(MOUNT, all, (&trust, Order::Any, is_meant)) {
+        (Some((_, info)), _) if info.state != VolumeState::Present => Ok(None),
+        (Some(found), _) => Ok(Some(found)),
+        (None, silent) if silent.is_empty() => Ok(None),
+        (None, silent) => Err(format!(
+            "it is at none of the servers that answer, and {} did not answer: see whether it \
+             runs, with `ariel cell servers`",
+            silent.join(", ")
+        )),
+    }
+}
+
 impl Servers for OfMount {
     fn of_volume(&self, volume: u32) -> Result<Option<Place>, String> {
-        let Running {
-            mut servers,
-            stopped,
-            trust,
-        } = self.running()?;
-        // The server that has made it has it still, as a rule.
-        servers.sort_by_key(|one| one.number != volume_numbers::server(volume));
-        let all = servers.into_iter().map(|one| (one.name, one.addresses));
-        let is_meant = |info: &VolumeInfo| info.id == volume;
-        match search(MOUNT, (all, stopped), (&trust, is_meant)) {
-            (Some((_, info)), _) if info.state != VolumeState::Present => Ok(None),
-            (Some((addresses, info)), _) => {
-                let server = trust::server(MOUNT, &addresses, &trust);
-                let (server, _) = server.map_err(|error| error.to_string())?;
-                let volume = info.name.to_string();
-                Ok(Some(Place { server, volume }))
-            }
-            (None, silent) if silent.is_empty() => Ok(None),
-            (None, silent) => Err(format!(
-                "it is at none of the servers that answer, and {} did not answer: see whether it \
-                 runs, with `ariel cell servers`",
-                silent.join(", ")
-            )),
+        let Some((addresses, info)) = find(self.running()?, volume)? else {
+            return Ok(None);
+        };
+        let server = trust::server(MOUNT, &addresses, &self.trust);
+        let (server, _) = server.map_err(|error| error.to_string())?;
+        let volume = info.name.to_string();
+        Ok(Some(Place { server, volume }))
+    }
+
+    fn again(&self, volume: u32, missing: Missing) -> Option<Addresses> {
+        // It is waited for where it was: nobody else can tell, or has what it had.
+        if missing == Missing::Lost && self.known().is_alone() {
+            return None;
         }
+        let running = self.told().unwrap_or_else(|error| {
+            tracing::debug!(error, "the servers of the cell are as they were before");
+            self.known()
+        });
+        let found = find(running, volume);
+        let found = found.inspect_err(|error| tracing::debug!(volume, error, "not found"));
+        found.ok().flatten().map(|(addresses, _)| addresses)
     }
 
     fn has_session(&self, server: &Addresses, session: SessionId) {

@@ -133,14 +133,14 @@ pub(crate) fn server_tokens(tokens: &[server::TokenLine]) -> Value {
 }
 
 /// How a mount is; `kept`: for how long its kernel keeps things.
-pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &Path) -> Value {
+pub(crate) fn mount_status(mount: &Mount, kept: &str, point: &Path) -> Value {
     let client = mount.client();
     let (figures, counters) = (client.figures(), client.counters());
     json!({
         "kind": "mount",
         "pid": std::process::id(),
         "mount": point.display().to_string(),
-        "server": server,
+        "server": client.server().to_string(),
         "kept": kept,
         "session": format!("{:016x}", client.session()),
         "connected": figures.connected,

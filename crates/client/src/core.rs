@@ -297,6 +297,7 @@ impl Events for Core {
             let message = Box::new(message);
             state.handle(Input::Message { message, bulk_len }, bulk);
             if greets {
+                state.last_end = None;
                 self.changed.notify_all();
             }
         });
@@ -308,10 +309,14 @@ impl Events for Core {
                 return;
             }
             state.link = None;
-            state.last_end = Some(reason.to_string());
+            let before = state.last_end.replace(reason.to_string());
             if !state.stopped {
+                // A server that refuses the same again and again is told of once.
+                let again = before == state.last_end;
                 if state.machine.has_left() {
                     tracing::debug!(%reason, "the connection to the server has ended, as asked");
+                } else if again || matches!(reason, CloseReason::Elsewhere) {
+                    tracing::debug!(%reason, "the connection to the server has ended");
                 } else {
                     tracing::warn!(%reason, "the connection to the server has ended; trying again");
                 }

@@ -2,8 +2,9 @@
 //! and those of `wire`, and knows nothing of the machine behind them.
 
 use net::Bulk;
+use std::fmt::Debug;
 use std::sync::Arc;
-use wire::{Caller, Change, Fid, Refusal};
+use wire::{Caller, Change, Fid, Refusal, SessionId};
 
 /// A call of a program.
 pub type Call = logic::client::Call;
@@ -89,6 +90,21 @@ pub trait Front: Send + Sync {
     /// Returns when every answer given so far has arrived where it goes. Called before a message
     /// leaves, since that may tell the server of it.
     fn settle(&self);
+}
+
+/// Why the server of a volume is sought.
+pub type Missing = net::Missing;
+
+/// Finds the server of a volume when it is not where it was. A client that goes on at another one
+/// does so in its session, as with a server that was restarted.
+pub trait Finder: Debug + Send + Sync {
+    /// Where the volume of this number is; `None`: nobody knows, or it is on its way. It may take
+    /// as long as it takes to ask other servers. It may be called, and may return, after the client
+    /// was stopped.
+    fn find(&self, volume: u32, missing: Missing) -> Option<Addresses>;
+
+    /// The client goes on with its session of this volume at another server.
+    fn moved(&self, volume: u32, session: SessionId, from_to: (&Addresses, &Addresses));
 }
 
 /// A call's answer with its bytes.

@@ -17,6 +17,7 @@ mod core;
 mod effects;
 mod errno;
 pub mod front;
+mod leading;
 mod memory;
 mod peers;
 mod state;
@@ -27,9 +28,10 @@ pub use errno::errno;
 
 use crate::core::Core;
 use crate::front::{
-    Asker, Bounds, Call, Completion, Counters, Done, Figures, Front, MachineOptions, Memory,
-    OnDone, OnNews, Reading, TokenLine,
+    Asker, Bounds, Call, Completion, Counters, Done, Figures, Finder, Front, MachineOptions,
+    Memory, OnDone, OnNews, Reading, TokenLine,
 };
+use crate::leading::Leading;
 use crate::memory::Watch;
 use crate::state::State;
 use logic::Ticket;
@@ -83,6 +85,8 @@ pub struct ClientOptions {
     pub memory: Option<Bounds>,
     /// A name for people: host and mount point.
     pub name: String,
+    /// Finds the server of the tree's volume when it is not where it was; `None`: nobody does.
+    pub finder: Option<Arc<dyn Finder>>,
 }
 
 /// Why a client did not start or is not ready.
@@ -195,7 +199,6 @@ pub enum LeaveError {
 pub struct Client {
     core: Arc<Core>,
     dialer: Dialer,
-    server: Addresses,
 }
 
 impl Client {
@@ -209,6 +212,7 @@ impl Client {
             mut machine,
             memory,
             name,
+            finder,
         } = options;
         let Server { addresses, passage } = server;
         let memory = memory.map(|bounds| Bounds {
@@ -235,12 +239,10 @@ impl Client {
         core.state().peers = Some(Arc::new(peers));
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let how = (passage, speaks());
-        let dialer = Dialer::new(addresses.clone(), how, events).map_err(ClientError::Thread)?;
-        Ok(Client {
-            core,
-            dialer,
-            server: addresses,
-        })
+        let finder = finder.map(|finder| Leading::finder(&core, finder));
+        let dialer = Dialer::with_finder(addresses, how, events, finder);
+        let dialer = dialer.map_err(ClientError::Thread)?;
+        Ok(Client { core, dialer })
     }
 
     /// Makes a call. `data`: the bytes of a write, which are copied once: to where they stay.
@@ -326,7 +328,7 @@ impl Client {
         let left = timeout.saturating_sub(waited);
         let root = self.core.wait_root(left);
         root.map_err(|last_end| ClientError::NoSession {
-            server: self.server.clone(),
+            server: self.server(),
             last_end,
         })
     }
@@ -342,10 +344,10 @@ impl Client {
             .expect("the client was waited for until it was ready")
     }
 
-    /// The server.
+    /// The server, where it is now, as far as is known.
     #[must_use]
-    pub fn server(&self) -> &Addresses {
-        &self.server
+    pub fn server(&self) -> Addresses {
+        self.dialer.addr()
     }
 
     /// The rights of the machine, as the server has said last.
@@ -376,7 +378,6 @@ impl Client {
     /// # Errors
     /// Not everything could be written back.
     pub fn leave(&self, timeout: Duration) -> Result<(), LeaveError> {
-        let server = self.server.clone();
         let (send, receive) = mpsc::channel();
         let reply = Box::new(move |completion: Completion| {
             // Nobody waits any more if the time was over.
@@ -389,7 +390,10 @@ impl Client {
         let mut idle = Duration::ZERO;
         loop {
             match receive.recv_timeout(step) {
-                Ok(Done::Refused(refusal)) => return Err(LeaveError::Refused { server, refusal }),
+                Ok(Done::Refused(refusal)) => {
+                    let server = self.server();
+                    return Err(LeaveError::Refused { server, refusal });
+                }
                 Ok(_) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return Err(LeaveError::Stopped),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -403,6 +407,7 @@ impl Client {
                 idle + step
             };
             let (away, owed) = (self.is_away(), Owed::of(&figures));
+            let server = self.server();
             if owed.is_nothing() && away && idle >= AWAY_TIME {
                 tracing::warn!(%server, "the server is away: the lease will tell it of the end");
                 return Ok(());

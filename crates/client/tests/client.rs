@@ -150,6 +150,7 @@ fn at(server: SocketAddr) -> Server {
 
 fn start(server: SocketAddr) -> Client {
     let options = ClientOptions {
+        finder: None,
         server: at(server),
         machine: MachineOptions {
             slots: 16,

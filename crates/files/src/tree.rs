@@ -87,6 +87,7 @@ impl Tree {
             machine,
             memory: None,
             name: options.name.clone(),
+            finder: None,
         };
         let front = Arc::new(Bare::default());
         let client = Arc::new(Client::start(client, front.clone())?);

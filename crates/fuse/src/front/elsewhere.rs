@@ -4,8 +4,9 @@
 //! Guarantees: a session is begun when a program first asks for something behind a mount point, by
 //! a thread of its own; requests that come before it is ready are kept, and none of them holds a
 //! lock that a recall of another session waits for, as the look-up of a mount point is answered
-//! without waiting for the server behind it. A session lasts as long as the mount. A failure
-//! is logged with its cure; the next request tries again, a second later at the earliest.
+//! without waiting for the server behind it. A session lasts as long as the mount, and goes on
+//! where its volume is. A failure is logged with its cure; the next request tries again, a second
+//! later at the earliest.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use client::front::{Addresses, Call, Completion, Done, now_ns};
+use client::front::{Addresses, Call, Completion, Done, Missing, now_ns};
 use client::{Client, LeaveError, Owed, Server};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
@@ -28,6 +29,7 @@ use super::nodes::{Nodes, Slots};
 use super::notices::Notices;
 use super::options::MountOptions;
 use super::serving::{READY_TIME, client_options};
+use super::sought;
 use crate::abi::{EntryOut, ROOT_ID};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Header, Kept, Request};
@@ -53,7 +55,13 @@ pub trait Servers: Debug + Send + Sync {
     /// In words, with a cure: some server that may have it cannot be asked.
     fn of_volume(&self, volume: u32) -> Result<Option<Place>, String>;
 
-    /// The mount has a session with this server, too.
+    /// The server of a volume with which there is a session, and no connection: it is lost, or has
+    /// told that the volume is elsewhere. `None`: nobody knows, or it is on its way. It may take as
+    /// long.
+    fn again(&self, volume: u32, missing: Missing) -> Option<Addresses>;
+
+    /// The mount has a session with this server: one more, or one that it had with another server
+    /// before.
     fn has_session(&self, server: &Addresses, session: SessionId);
 }
 
@@ -262,6 +270,7 @@ impl Elsewhere {
         let mut options = client_options(&self.options);
         options.machine.volume = name.clone().into();
         options.server = server.clone();
+        options.finder = sought::finder(&self.options, &name);
         let notices = Arc::new(Notices::new(self.options.keeping));
         let front = Arc::clone(&notices) as Arc<dyn client::front::Front>;
         let began = Client::start(options, front);
@@ -289,7 +298,7 @@ impl Elsewhere {
         );
         info!(name, %server, "a volume of another server is shown");
         if let Some(servers) = &self.options.servers {
-            servers.has_session(client.server(), client.session());
+            servers.has_session(&client.server(), client.session());
         }
         Ok((Arc::new(main.beside(client, nodes)), name))
     }

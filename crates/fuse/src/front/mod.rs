@@ -29,6 +29,7 @@ mod options;
 mod ranges;
 mod serving;
 mod snapshots;
+mod sought;
 mod unmount;
 
 pub use elsewhere::{OtherVolume, Place, Servers};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use client::front::MachineOptions;
 use client::{Client, ClientOptions};
 use tracing::{debug, warn};
-use wire::limits;
+use wire::{FIRST_VOLUME, limits};
 
 use super::elsewhere::Elsewhere;
 use super::handler::{Translator, Tree};
@@ -19,6 +19,7 @@ use super::mounted::MountError;
 use super::nodes::Nodes;
 use super::notices::Notices;
 use super::options::MountOptions;
+use super::sought;
 use crate::groups::Groups;
 use crate::init::Options;
 use crate::mount::{self, Control, Hidden, MountId, Mounted, Prepared};
@@ -37,6 +38,7 @@ const OBJECTS_PER_MIB: usize = 1700;
 pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
     let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
     let first_mib = options.cache.first_mib();
+    let (volume, first) = (&options.volume, String::from_utf8_lossy(FIRST_VOLUME));
     ClientOptions {
         server: options.server.clone(),
         machine: MachineOptions {
@@ -53,6 +55,7 @@ pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
         },
         memory: options.cache.bounds(),
         name: options.name.clone(),
+        finder: sought::finder(options, volume.as_deref().unwrap_or(&first)),
     }
 }
 
