@@ -51,6 +51,7 @@ mod memberships;
 mod memory;
 mod mmap;
 mod mountpoints;
+mod moved;
 mod names_in_use;
 mod network;
 mod overlay;

@@ -7,7 +7,7 @@ use crate::machines::{can_have_machines, commands_of};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-fn can_have_servers(test: &str) -> bool {
+pub fn can_have_servers(test: &str) -> bool {
     let programs = ["etcd", "etcdctl", "openssl"];
     can_have_machines(test) && programs.iter().all(|program| has_program(test, program))
 }
@@ -167,7 +167,7 @@ fn without_its_database_a_cell_goes_on() {
 }
 
 /// The machines of the page with the volume `data` of the second server in the first one's tree.
-fn with_one_tree() -> Machines {
+pub fn with_one_tree() -> Machines {
     let mut machines = followed("ariel group create");
     let rest = commands_of("servers.md").into_iter();
     let rest = rest.skip_while(|(_, command)| !command.starts_with("ariel volume create"));
@@ -178,11 +178,15 @@ fn with_one_tree() -> Machines {
     machines
 }
 
-fn start_again(machines: &mut Machines, server: &str) {
+/// The command of the page that starts a server.
+pub fn start_of(server: &str) -> String {
     let all = commands_of("servers.md").into_iter();
     let mut starts = all.filter(|(name, command)| name == server && command.contains(" serve "));
-    let (_, start) = starts.next().expect("the page starts this server");
-    machines.must(server, &start);
+    starts.next().expect("the page starts this server").1
+}
+
+fn start_again(machines: &mut Machines, server: &str) {
+    machines.must(server, &start_of(server));
 }
 
 /// A volume of the first server in one of the second, and in the first one's tree, too.

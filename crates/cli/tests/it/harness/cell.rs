@@ -232,6 +232,15 @@ impl Cell {
         }
     }
 
+    /// The same at another address, which nobody has had before.
+    pub fn start_elsewhere(&mut self) {
+        // It would be given once more if nobody listened there.
+        let taken = std::net::TcpListener::bind(&self.addr);
+        self.addr = "127.0.0.1:0".to_owned();
+        self.start_server();
+        drop(taken);
+    }
+
     fn try_start(&mut self) -> Result<String, String> {
         let log = File::options()
             .create(true)
