@@ -118,49 +118,42 @@ fn base(name: &Name) -> String {
         .map_or(text.clone(), |(base, _)| base.to_owned())
 }
 
-/// Which of several servers is meant, if more than one has the volume.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// The first one before the others: several volumes may have one name.
-    First,
-    /// One at most has it: a number is that of one volume.
-    Any,
+/// The volume that is meant of those that a server has; one that is there goes before one that was
+/// deleted.
+fn best(volumes: Vec<VolumeInfo>, is_meant: impl Fn(&VolumeInfo) -> bool) -> Option<VolumeInfo> {
+    let meant = volumes.into_iter().filter(|info| is_meant(info));
+    meant.max_by_key(|info| info.state == VolumeState::Present)
 }
 
+/// A volume, and the server that has it.
+type Having = (Addresses, VolumeInfo);
+
 /// The volume that is meant, where a server has it, and the servers that do not tell; one that is
-/// there goes before one that was deleted. All are asked at the same time, and no more of them are
-/// waited for than is needed.
+/// there goes before one that was deleted. All are asked at the same time, and the first one that
+/// has it is not kept waiting by the others.
 fn search(
     what: &str,
     (all, mut silent): (Vec<(String, Addresses)>, Vec<String>),
-    (trust, order, is_meant): (&TrustArgs, Order, impl Fn(&VolumeInfo) -> bool),
-) -> (Option<(Addresses, VolumeInfo)>, Vec<String>) {
+    (trust, is_meant): (&TrustArgs, impl Fn(&VolumeInfo) -> bool),
+) -> (Option<Having>, Vec<String>) {
     let names = all.iter().map(|(name, _)| name.clone());
     let mut unheard: BTreeMap<usize, String> = names.enumerate().collect();
     let (what, trust) = (what.to_owned(), trust.clone());
     let answers = at_once::ask(all, move |one| look(&what, one, &trust));
-    let (mut there, mut deleted) = (BTreeMap::new(), BTreeMap::new());
-    let mut awaits_first = order == Order::First;
+    let mut deleted = BTreeMap::new();
     for (place, found) in answers {
-        awaits_first &= place != 0;
-        if let Ok(volumes) = found.volumes {
-            unheard.remove(&place);
-            let meant = volumes.into_iter().filter(|info| is_meant(info));
-            if let Some(best) = meant.max_by_key(|info| info.state == VolumeState::Present) {
-                let kept = match best.state {
-                    VolumeState::Present => &mut there,
-                    _ => &mut deleted,
-                };
-                kept.insert(place, (found.addresses, best));
+        let Ok(volumes) = found.volumes else { continue };
+        unheard.remove(&place);
+        match best(volumes, &is_meant) {
+            Some(info) if info.state == VolumeState::Present => {
+                return (Some((found.addresses, info)), silent);
             }
-        }
-        if !awaits_first && let Some((_, found)) = there.pop_first() {
-            return (Some(found), silent);
+            Some(info) => drop(deleted.insert(place, (found.addresses, info))),
+            None => {}
         }
     }
     silent.extend(unheard.into_values());
-    let found = there.pop_first().or_else(|| deleted.pop_first());
-    (found.map(|(_, found)| found), silent)
+    (deleted.pop_first().map(|(_, found)| found), silent)
 }
 
 /// The server that has a volume: this one before the others. Where nobody can be asked, it is this
@@ -208,17 +201,36 @@ fn found(
     what: &str,
     server: &Addresses,
     (running, name): (Running, &str),
-) -> Result<(Addresses, VolumeInfo), Failure> {
-    let first = std::iter::once((server.to_string(), server.clone()));
+) -> Result<Having, Failure> {
     let Running {
         servers,
-        stopped,
+        mut stopped,
         trust,
     } = running;
-    let others = servers.into_iter().map(|one| (one.name, one.addresses));
-    let all = first.chain(others).collect();
     let is_meant = |info: &VolumeInfo| info.name.to_string() == name;
-    let (found, silent) = search(what, (all, stopped), (&trust, Order::First, is_meant));
+    // It has just told of the others.
+    let own = look(what, (server.to_string(), server.clone()), &trust);
+    let own = match own.volumes {
+        Ok(volumes) => best(volumes, is_meant).map(|info| (own.addresses, info)),
+        Err(_) => {
+            stopped.push(own.server);
+            None
+        }
+    };
+    let own = match own {
+        Some(found) if found.1.state == VolumeState::Present => return Ok(found),
+        own => own,
+    };
+    let others = servers.into_iter().map(|one| (one.name, one.addresses));
+    let others = others
+        .filter(|(_, addresses)| addresses != server)
+        .collect();
+    let (found, silent) = search(what, (others, stopped), (&trust, is_meant));
+    let is_there = |found: &Having| found.1.state == VolumeState::Present;
+    let found = match found {
+        Some(found) if is_there(&found) => Some(found),
+        found => own.or(found),
+    };
     found.ok_or_else(|| {
         let without = match silent.is_empty() {
             true => String::new(),
@@ -322,7 +334,7 @@ impl OfMount {
 const MOUNT: &str = "mount";
 
 /// The server that has a volume, and what it says of it; nothing: none has it.
-fn find(running: Running, volume: u32) -> Result<Option<(Addresses, VolumeInfo)>, String> {
+fn find(running: Running, volume: u32) -> Result<Option<Having>, String> {
     let Running {
         mut servers,
         stopped,
@@ -333,7 +345,7 @@ fn find(running: Running, volume: u32) -> Result<Option<(Addresses, VolumeInfo)>
     let all = servers.into_iter().map(|one| (one.name, one.addresses));
     let is_meant = |info: &VolumeInfo| info.id == volume;
     let all = (all.collect(), stopped);
-    match search(MOUNT, all, (&trust, Order::Any, is_meant)) {
+    match search(MOUNT, all, (&trust, is_meant)) {
         (Some((_, info)), _) if info.state != VolumeState::Present => Ok(None),
         (Some(found), _) => Ok(Some(found)),
         (None, silent) if silent.is_empty() => Ok(None),
