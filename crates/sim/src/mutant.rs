@@ -1,7 +1,7 @@
 //! Planted faults: a test of the judge. Each is one rule broken on purpose, in one line of a
 //! machine; a judge that misses one would miss its like in earnest.
 
-use crate::run::{RunOptions, run_seed};
+use crate::run::{RunOptions, is_planted, run_seed};
 use logic::{client, server};
 use std::fmt;
 
@@ -130,6 +130,9 @@ pub fn hunt(mutant: Mutant, first: u64, seeds: u64, options: &RunOptions) -> Opt
     };
     let shown = |at| {
         let seed = first + at;
+        if !is_planted(seed, &planted) {
+            return None;
+        }
         let failure = run_seed(seed, &planted).err()?;
         let innocent = run_seed(seed, options).is_ok();
         innocent.then(|| Caught {

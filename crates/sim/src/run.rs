@@ -147,6 +147,13 @@ pub fn check(seed: u64, options: &RunOptions) -> Result<(), OnlyError> {
     options.only.check(&Plan::draw(seed, options.size))
 }
 
+/// Is the planted fault a part of this seed's world? A store's is only where the real store is: any
+/// other world is the same with it and without.
+pub(crate) fn is_planted(seed: u64, options: &RunOptions) -> bool {
+    let of_store = matches!(options.mutant, Some(Mutant::Store(_)));
+    !of_store || World::new(seed, options).has_real_store()
+}
+
 /// A run and what took part.
 pub(crate) struct Run {
     pub(crate) outcome: Result<Report, Wrong>,

@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::run::{Failure, Played, RunOptions, play, run_traced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Mutex;
 
 /// Candidates that are thought of at once.
 const WIDTH: usize = 8;
@@ -422,15 +423,23 @@ impl Shrinker<'_> {
         let mut all: Vec<Only> = candidates.iter().flat_map(salted).collect();
         all.truncate(self.search.runs.saturating_sub(self.runs) as usize);
         let (seed, options, class) = (self.seed, &self.options, &self.class);
+        let failed: Mutex<Vec<(Only, Played)>> = Mutex::default();
         let fails = |only: &Only| {
             let run = play(seed, &with(options, only));
-            run.outcome.is_err_and(|wrong| wrong.class == *class)
+            let fails = run.outcome.is_err_and(|wrong| wrong.class == *class);
+            if fails {
+                let mut failed = failed.lock().expect("nobody panics while it is held");
+                failed.push((only.clone(), run.played));
+            }
+            fails
         };
         let found = (self.search.first)(&all, &fails);
         self.runs += found.map_or(all.len(), |index| index + 1) as u64;
         let index = found?;
-        self.best.clone_from(&all[index]);
-        self.played = play(seed, &with(options, &self.best)).played;
+        let failed = failed.into_inner().expect("nobody panicked");
+        let mut failed = failed.into_iter();
+        let is_found = |(only, _): &(Only, Played)| *only == all[index];
+        (self.best, self.played) = failed.find(is_found).expect("it was run, and failed");
         (self.search.tell)(&Step {
             runs: self.runs,
             left: extent(&self.best, &self.played),

@@ -425,6 +425,11 @@ impl World {
         }
     }
 
+    /// Is the server's disk the real store?
+    pub(crate) fn has_real_store(&self) -> bool {
+        self.server.disk.borrow().met.get() & Rare::Stored.bit() != 0
+    }
+
     fn all_met(&self) -> u128 {
         let large = if self.plan.small {
             0
