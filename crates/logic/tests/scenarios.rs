@@ -8,7 +8,8 @@
 //!
 //!     cell A B                    a server and connected clients (`in parts of 1`: a restarted
 //!                                 server is told one thing a message; `with bytes ahead`;
-//!                                 `with delegation`)
+//!                                 `with delegation`; `fenced after 60`: who is silent for so many
+//!                                 seconds, not for a month)
 //!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
 //!     quiet / trace               what follows is not traced / is traced
 //!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened

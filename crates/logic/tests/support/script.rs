@@ -3,6 +3,7 @@
 use super::world::{SERVER, World};
 use logic::client::{self, Call, How, Input};
 use logic::peers::Policy;
+use logic::server;
 use std::fmt::Write;
 use wire::{Access, Fid, Make, Name, Op, Set, SetTime, VolumeOp};
 
@@ -69,6 +70,10 @@ pub fn run(text: &str) -> String {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let ["cell", names @ ..] = words.as_slice() {
             let usual = client::Options::default();
+            let (names, silent_ns) = match names {
+                [names @ .., "fenced", "after", s] => (names, number::<u64>(s) * 1_000_000_000),
+                names => (names, server::Options::default().silent_ns),
+            };
             let (names, silent) = match names {
                 [names @ .., "with", "silent", "opens"] => (names, true),
                 names => (names, false),
@@ -90,7 +95,7 @@ pub fn run(text: &str) -> String {
                 names => (names, (usual.part, 0, 0, None)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names, limits, (!silent, room)));
+            world = Some(World::new(&names, limits, (!silent, room), silent_ns));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");

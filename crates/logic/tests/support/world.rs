@@ -43,6 +43,7 @@ pub struct World {
     pub now: Time,
     began: Time,
     shown: Time,
+    silent_ns: Time,
     server: Server,
     pub disk: MemoryDisk,
     pub machines: BTreeMap<char, Machine>,
@@ -81,26 +82,29 @@ pub struct World {
 /// kept.
 type Limits = (usize, u32, u32, Option<Time>);
 
-fn options() -> server::Options {
+fn options(silent_ns: Time) -> server::Options {
     server::Options {
+        silent_ns,
         watch_changes: WATCH_CHANGES,
         ..server::Options::default()
     }
 }
 
 impl World {
-    /// A server and connected clients with these limits.
+    /// A server and connected clients with these limits; it fences who is silent for so long.
     pub fn new(
         names: &[char],
         (part, ahead_bytes, walk_entries, keep_ns): Limits,
         (announced, room_ahead): (bool, bool),
+        silent_ns: Time,
     ) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
-        let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
+        let server = Server::new(options(silent_ns), now, (boot, Fid::root(1)), (vec![], 0));
         let mut world = Self {
             now,
             began: now,
             shown: now,
+            silent_ns,
             server,
             disk: MemoryDisk::new(),
             machines: BTreeMap::new(),
@@ -208,17 +212,20 @@ impl World {
         let (boot, record) = (self.boot, logic::server::Disk::logged(&self.disk));
         self.left.push(wire::Place { boot, record });
         self.boot += 100;
-        let known = self.disk.sessions.iter().copied().collect();
-        let away: Vec<u64> = self.disk.away.iter().copied().collect();
         let held = self.disk.held.iter();
         let held = held.map(|(&(session, fid), &right)| (session, fid, right));
-        let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
-        self.server = server
-            .knowing(Some(held.collect()))
-            .after(self.left.clone())
-            .without(&away);
+        self.server = self.next_server(Some(held.collect()));
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
+    }
+
+    /// The server's next run, which may know what its clients held.
+    fn next_server(&self, held: Option<Vec<(u64, Fid, Right)>>) -> Server {
+        let known = self.disk.sessions.iter().copied().collect();
+        let away: Vec<u64> = self.disk.away.iter().copied().collect();
+        let (options, root) = (options(self.silent_ns), Fid::root(1));
+        let server = Server::new(options, self.now, (self.boot, root), (known, 0)).knowing(held);
+        server.after(self.left.clone()).without(&away)
     }
 
     /// The server's machine loses its power and starts again: all that was not stable is lost, and
@@ -228,14 +235,10 @@ impl World {
             let plugged = self.machines[&name].plugged;
             self.cut_from(name, plugged);
         }
-        let record = self.disk.lose_power();
-        let boot = self.boot;
+        let (boot, record) = (self.boot, self.disk.lose_power());
         self.left.push(wire::Place { boot, record });
         self.boot += 100;
-        let known = self.disk.sessions.iter().copied().collect();
-        let away: Vec<u64> = self.disk.away.iter().copied().collect();
-        let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
-        self.server = server.after(self.left.clone()).without(&away);
+        self.server = self.next_server(None);
         self.syncs.clear();
         self.say(format!(
             "S loses its power, and starts again @{}",
