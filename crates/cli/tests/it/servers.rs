@@ -24,6 +24,28 @@ fn followed(until: &str) -> Machines {
     panic!("the page has no command {until:?}");
 }
 
+/// Runs a command, which fails for as long as something is away, until it succeeds.
+fn comes_back(m: &mut Machines, within_s: u64, name: &str, command: &str) {
+    let mut told = String::new();
+    let back = eventually(Duration::from_secs(within_s), || {
+        let output = m.run(name, command);
+        told = text(&output);
+        output.status.success()
+    });
+    assert!(back, "{name}# {command}\n{told}");
+}
+
+/// Stops the second server and waits until the first one says that it has ended.
+fn ends_in_order(m: &mut Machines) {
+    m.signal("server-2", "ariel serve", Signal::TERM);
+    let mut told = String::new();
+    let ended = eventually(Duration::from_secs(20), || {
+        told = m.must("server-1", "ariel cell servers --data /srv/ariel");
+        told.contains("not running")
+    });
+    assert!(ended, "{told}");
+}
+
 #[test]
 fn the_commands_of_the_page_make_a_cell_of_two_servers() {
     if !can_have_servers("servers-page") {
@@ -116,12 +138,7 @@ fn a_server_that_is_away_is_named_and_catches_up() {
     assert!(knows, "{told}");
     machines.refused("build-1", "ariel ls server-2:7070:/", &["was revoked"]);
     // Ended in order, it is waited for no more; and removed, it is not listed.
-    machines.signal("server-2", "ariel serve", Signal::TERM);
-    let ended = eventually(Duration::from_secs(20), || {
-        told = machines.must("server-1", "ariel cell servers --data /srv/ariel");
-        told.contains("not running")
-    });
-    assert!(ended, "{told}");
+    ends_in_order(&mut machines);
     machines.must("server-1", "ariel group create --data /srv/ariel later");
     machines.must(
         "server-1",
@@ -157,13 +174,7 @@ fn without_its_database_a_cell_goes_on() {
         .find(|(_, command)| command.starts_with("etcd "))
         .expect("the page starts etcd");
     machines.must(&name, &etcd);
-    let mut told = String::new();
-    let back = eventually(Duration::from_secs(30), || {
-        let output = machines.run("server-1", create);
-        told = text(&output);
-        output.status.success()
-    });
-    assert!(back, "{told}");
+    comes_back(&mut machines, 30, "server-1", create);
 }
 
 /// The machines of the page with the volume `data` of the second server in the first one's tree.
@@ -295,13 +306,7 @@ fn the_tree_goes_on_at_the_other_server() {
 
 /// A server that was stopped is not taken for one that has lost the volume.
 fn stopped_in_order(m: &mut Machines) {
-    m.signal("server-2", "ariel serve", Signal::TERM);
-    let mut told = String::new();
-    let ended = eventually(Duration::from_secs(20), || {
-        told = m.must("server-1", "ariel cell servers --data /srv/ariel");
-        told.contains("not running")
-    });
-    assert!(ended, "{told}");
+    ends_in_order(m);
     m.must(
         "build-1",
         "mkdir /mnt/late; ariel mount server-1:7070 /mnt/late",
@@ -310,12 +315,7 @@ fn stopped_in_order(m: &mut Machines) {
     let none = "ariel volume mount 127.0.0.1:7070 nowhere /nowhere";
     m.refused("server-1", none, &["server-2 did not answer"]);
     start_again(m, "server-2");
-    let back = eventually(Duration::from_secs(30), || {
-        let output = m.run("build-1", "timeout 5 cat /mnt/late/data/f");
-        told = text(&output);
-        output.status.success()
-    });
-    assert!(back, "{told}");
+    comes_back(m, 30, "build-1", "timeout 5 cat /mnt/late/data/f");
     m.must("build-1", "ariel umount /mnt/late");
 }
 
@@ -334,11 +334,8 @@ fn every_server_hears_of_a_killed_mount_at_once() {
     m.signal("build-1", "ariel mount server-1:7070 /mnt/1", Signal::KILL);
     // Long before the server takes what a silent machine holds.
     m.must("build-1", "timeout 10 sh -c 'echo taken > /mnt/data/held'");
-    let mounted = eventually(Duration::from_secs(20), || {
-        let output = m.run("build-1", "timeout 5 cat /mnt/1/data/held");
-        output.status.success() && output.stdout == b"taken\n"
-    });
-    assert!(mounted, "the mount does not come back");
+    let read = r#"test "$(timeout 5 cat /mnt/1/data/held)" = taken"#;
+    comes_back(m, 20, "build-1", read);
 }
 
 #[test]
@@ -367,13 +364,7 @@ fn a_server_that_is_away_takes_only_its_own_volumes_with_it() {
     let names = m.must("build-1", "ls /mnt/fresh; rm /mnt/fresh/on");
     assert!(names.contains("data"), "{names}");
     start_again(m, "server-2");
-    let mut told = String::new();
-    let back = eventually(Duration::from_secs(30), || {
-        let output = m.run("build-1", "timeout 5 cat /mnt/fresh/data/f");
-        told = text(&output);
-        output.status.success()
-    });
-    assert!(back, "{told}");
+    comes_back(m, 30, "build-1", "timeout 5 cat /mnt/fresh/data/f");
     m.must(
         "build-1",
         "echo yes > /mnt/1/data/h; test $(cat /mnt/fresh/data/h) = yes",
