@@ -3,7 +3,7 @@
 //! of a mount get what their groups have a right to, and nothing else.
 
 #[allow(dead_code)]
-#[path = "../../../logic/tests/support/operations.rs"]
+#[path = "../../../logic/tests/it/support/operations.rs"]
 mod operations;
 
 use crate::harness::process::{run, text};

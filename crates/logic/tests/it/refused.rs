@@ -1,20 +1,10 @@
 //! A client with a certificate but no right asks for every kind of operation on what its machine
 //! may not get at, whatever number it guesses: all of them are refused, and the same is granted to
 //! a machine that may.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-extern crate ariel_logic as logic;
-
-#[allow(dead_code)]
-#[path = "support/disk.rs"]
-mod disk;
-#[path = "support/operations.rs"]
-mod operations;
-
-use disk::MemoryDisk;
+use crate::support::disk::MemoryDisk;
+use crate::support::operations::{KINDS, every, kind};
 use logic::server::{Input, Options, Output, Server, Want, rule};
-use operations::{KINDS, every, kind};
 use wire::{
     Access, Caller, Change, Fid, Hold, Holding, Make, Name, Op, Outcome, Proven, Refusal, Request,
     Right, Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, VolumeOp, WriteMode,
@@ -458,7 +448,7 @@ fn names_alone_are_listed_where_nobody_may_search() {
 /// The table of docs/security.md says of each operation what the code does.
 #[test]
 fn the_page_says_the_rule_of_each_operation() {
-    let page = include_str!("../../../docs/security.md");
+    let page = include_str!("../../../../docs/security.md");
     let words = |want: Want| match want {
         Want::Reach => "come to",
         Want::Open => "open",

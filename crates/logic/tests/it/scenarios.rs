@@ -8,7 +8,7 @@
 //!
 //!     cell A B                    a server and connected clients (`in parts of 1`: a restarted
 //!                                 server is told one thing a message; `with bytes ahead`;
-//!                                 `with delegation`; `fenced after 60`: who is silent for so many
+//!                                 `with delegation`; `fenced after 300`: who is silent for so many
 //!                                 seconds, not for a month)
 //!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
 //!     quiet / trace               what follows is not traced / is traced
@@ -50,17 +50,11 @@
 //!     want "hello"                the last answer (`A want`: to A); `state f ONE_WRITER`;
 //!                                 `stored f "hello"`; `modified f 7`; `gone f`
 //!     tokens f                    prints what the server believes
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-extern crate ariel_logic as logic;
-
-mod support;
-
+use crate::support::script;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use support::script;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");

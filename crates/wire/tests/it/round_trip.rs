@@ -1,12 +1,7 @@
 //! Encoded messages come back as they were: every kind of message, generated values in them, and
 //! the encodings of `vectors/messages.txt`, which older programs have written.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
-extern crate ariel_wire as wire;
-
-mod support;
-
+use crate::support;
 use proptest::prelude::*;
 use std::fmt::Write;
 use std::path::Path;

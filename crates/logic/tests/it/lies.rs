@@ -2,16 +2,8 @@
 //! the first to come is believed; the other one's lease is not renewed, and it is fenced when it is
 //! over. And a client that answers every recall, but never gives what was asked for, is fenced as
 //! one that does not answer: others wait no longer for it.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-extern crate ariel_logic as logic;
-
-#[allow(dead_code)]
-#[path = "support/disk.rs"]
-mod disk;
-
-use disk::MemoryDisk;
+use crate::support::disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
     Access, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right, SessionId, Set,

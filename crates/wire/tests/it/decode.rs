@@ -1,15 +1,8 @@
 //! Bytes from outside: whatever they are, decoding returns, allocates nothing on the
 //! strength of a claim, and lets nothing through that breaks a bound.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
-extern crate ariel_wire as wire;
-
-#[path = "../../../fuzz/bodies/wire.rs"]
-mod body;
-mod support;
-
-use support::Random;
+use crate::body;
+use crate::support::{self, Random};
 use wire::*;
 
 #[test]

@@ -2,21 +2,11 @@
 //! counted in requests judged and holders looked at, not in time. The cost of one change grows with
 //! the number of the holders, and that of many at once with the number of questions asked.
 //!
-//!     cargo test -p ariel-logic --test swarm -- --nocapture     with the figures
-//!     ARIEL_LONG=1 cargo test --release -p ariel-logic --test swarm -- --nocapture
-//!                                                               the same with milliseconds
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+//!     cargo test -p ariel-logic --test it -- --nocapture swarm     with the figures
+//!     ARIEL_LONG=1 cargo test --release -p ariel-logic --test it -- --nocapture swarm
+//!                                                                  the same with milliseconds
 
-extern crate ariel_logic as logic;
-
-#[allow(dead_code)]
-#[path = "support/disk.rs"]
-mod disk;
-#[path = "support/swarm.rs"]
-mod swarm;
-
-use swarm::{Cost, Swarm};
+use crate::support::swarm::{Cost, Swarm};
 
 const SIZES: [u64; 6] = [25, 50, 100, 200, 400, 1000];
 

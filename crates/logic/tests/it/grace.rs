@@ -1,15 +1,7 @@
 //! The time after a restart: a client that is still saying what it holds is not fenced, and is
 //! asked for it; requests that wait for others are bounded, and are not begun in one step.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-extern crate ariel_logic as logic;
-
-#[allow(dead_code)]
-#[path = "support/disk.rs"]
-mod disk;
-
-use disk::MemoryDisk;
+use crate::support::disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
     Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall, Request,

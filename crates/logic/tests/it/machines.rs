@@ -1,15 +1,7 @@
 //! Which machine is at a connection: a session is the one's that began it, and no machine does what
 //! it may not, whatever its client says.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-extern crate ariel_logic as logic;
-
-#[allow(dead_code)]
-#[path = "support/disk.rs"]
-mod disk;
-
-use disk::MemoryDisk;
+use crate::support::disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
     Access, Delegated, Fid, Hold, Make, Name, Op, Outcome, Proven, Refusal, Reply, Request, Right,
