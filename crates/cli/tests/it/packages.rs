@@ -95,6 +95,11 @@ fn packages_work_on_a_clean_debian_and_leave_data_alone() {
     let stdout = server.child().stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut line).unwrap();
     let addr = line.trim().strip_prefix("listening on ").expect(&line);
+    // As docs/service.md says it for mounts on the server's own machine: root is another user than
+    // the service's, and has a credential of its own.
+    let refused = root.run(&format!("! ariel mount {addr} /mnt 2>&1"));
+    assert!(refused.contains("ariel join-token"), "{refused}");
+    root.run("ariel join-token --data /var/lib/ariel --root | ariel join --name server-mounts");
     fs::write(
         root.0.join("etc/fstab"),
         format!("{addr} /mnt fuse.ariel noatime,_netdev 0 0\n"),
@@ -116,7 +121,9 @@ fn packages_work_on_a_clean_debian_and_leave_data_alone() {
     assert!(status.success(), "{status}");
 
     root.run("DEBIAN_FRONTEND=noninteractive apt-get purge -y ariel ariel-server");
-    assert!(!root.0.join("usr/bin/ariel").exists() && !root.0.join("etc/ariel").exists());
+    assert!(!root.0.join("usr/bin/ariel").exists());
+    // The settings are gone with the packages; the credential came by `ariel join`, and stays.
+    assert_eq!(root.run("ls /etc/ariel"), "machine.json\n");
     let left = root.run("ls /var/lib/ariel");
     assert!(
         left.contains("log-") || left.contains("index"),
