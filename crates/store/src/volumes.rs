@@ -197,11 +197,11 @@ impl Volumes {
     }
 
     /// The number of the volume that is made so many others after the next one: a refusal when the
-    /// server has given all of its numbers.
+    /// store has given all of its numbers.
     pub(crate) fn number(&self, others: u32) -> Result<u32, Refusal> {
         let number = self.next.checked_add(others).ok_or(Refusal::NoSpace)?;
-        let server = volume_numbers::server;
-        match server(number) == server(self.next.saturating_sub(1)) {
+        let store = volume_numbers::store;
+        match store(number) == store(self.next.saturating_sub(1)) {
             true => Ok(number),
             false => Err(Refusal::NoSpace),
         }

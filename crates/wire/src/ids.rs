@@ -53,31 +53,73 @@ pub type SessionId = u64;
 /// Numbers the requests of a session from 1 upwards, never reused within it.
 pub type RequestId = u64;
 
-/// The servers of a cell number their volumes apart: the upper 8 bits of a volume's number are the
-/// number of the server on which it was made. The first server of a cell is number 0.
+/// The stores of a cell number their volumes apart. The upper 8 bits of a volume's number are the
+/// number of the server on which its store was made; the first server of a cell is number 0. The
+/// next bit tells a server's first store, where 23 bits count, from its further ones, where 7 bits
+/// number the store, and 16 count.
 pub mod volume_numbers {
-    /// So many bits of a number count the volumes and snapshots that a server has made.
-    const COUNT_BITS: u32 = 24;
+    const SERVER_SHIFT: u32 = 24;
+    const FURTHER: u32 = 1 << 23;
+    const STORE_SHIFT: u32 = 16;
     /// The highest number of a server.
-    pub const SERVER_MAX: u32 = u32::MAX >> COUNT_BITS;
+    pub const SERVER_MAX: u32 = u32::MAX >> SERVER_SHIFT;
+    /// The highest number of a store among those of its server; its first one is number 0.
+    pub const STORE_MAX: u32 = (FURTHER >> STORE_SHIFT) - 1;
 
-    /// The number of the server on which the volume was made.
+    /// The number of the server on which the volume's store was made.
     #[must_use]
     pub const fn server(volume: u32) -> u32 {
-        volume >> COUNT_BITS
+        volume >> SERVER_SHIFT
     }
 
-    /// How many volumes and snapshots the server had made with this one.
+    /// Is it of a further store of its server?
+    #[must_use]
+    pub const fn is_further(volume: u32) -> bool {
+        volume & FURTHER != 0
+    }
+
+    /// A number of the store in which the volume was made, and has been ever since, that no other
+    /// store of the cell has.
+    #[must_use]
+    pub const fn store(volume: u32) -> u32 {
+        match is_further(volume) {
+            true => volume >> STORE_SHIFT,
+            false => server(volume) << (SERVER_SHIFT - STORE_SHIFT),
+        }
+    }
+
+    /// How many volumes and snapshots the store had made with this one.
     #[must_use]
     pub const fn count(volume: u32) -> u32 {
-        volume & (u32::MAX >> (u32::BITS - COUNT_BITS))
+        match is_further(volume) {
+            true => volume & ((1 << STORE_SHIFT) - 1),
+            false => volume & (FURTHER - 1),
+        }
     }
 
-    /// The first volume of a server; `None`: no server has this number.
+    /// The first volume of a server's first store; `None`: no server has this number.
     #[must_use]
     pub const fn first(server: u32) -> Option<u32> {
         match server <= SERVER_MAX {
-            true => Some(server << COUNT_BITS | 1),
+            true => Some(server << SERVER_SHIFT | 1),
+            false => None,
+        }
+    }
+
+    /// The first volume of one of a server's further stores; `None`: there is no such number.
+    #[must_use]
+    pub const fn first_of_further(server: u32, store: u32) -> Option<u32> {
+        match server <= SERVER_MAX && store != 0 && store <= STORE_MAX {
+            true => Some(server << SERVER_SHIFT | FURTHER | store << STORE_SHIFT | 1),
+            false => None,
+        }
+    }
+
+    /// The first volume of the further store that has this volume; `None`: it is in a first store.
+    #[must_use]
+    pub const fn first_beside(volume: u32) -> Option<u32> {
+        match is_further(volume) {
+            true => Some(store(volume) << STORE_SHIFT | 1),
             false => None,
         }
     }

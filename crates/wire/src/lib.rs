@@ -53,7 +53,7 @@ pub use stream::{
 };
 pub use volume::{
     FIRST_VOLUME, Limits, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME,
-    ScheduleRule, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
+    ScheduleRule, StoreOf, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
     is_volume_name, snapshot_name, split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -232,6 +232,34 @@ pub const SCHEDULE_RULES: usize = 8;
 /// Most bytes of a name of a volume, or of a snapshot: so that both together are a [`Name`].
 pub const VOLUME_NAME_BYTES: usize = 120;
 
+/// The store that a connection is for, where its greeting names that instead of a volume: the
+/// session's tree is the store's first volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreOf<'a> {
+    /// The store that has the volume of this name, be it deleted or half received.
+    Volume(&'a [u8]),
+    /// The store whose first volume has this number.
+    Number(u32),
+}
+
+impl<'a> StoreOf<'a> {
+    /// The text in a greeting.
+    pub fn text(&self) -> Vec<u8> {
+        match self {
+            Self::Volume(name) => [&[SNAPSHOT_MARK][..], name].concat(),
+            Self::Number(number) => alloc::format!("@:{number}").into_bytes(),
+        }
+    }
+
+    /// The store that a greeting names; `None`: it names a volume.
+    pub fn parse(volume: &'a [u8]) -> Option<Self> {
+        let rest = volume.strip_prefix(&[SNAPSHOT_MARK])?;
+        let number = rest.strip_prefix(b":");
+        let number = number.and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        Some(number.map_or(Self::Volume(rest), Self::Number))
+    }
+}
+
 /// Splits a name into that of a volume and that of its snapshot, if there is one.
 pub fn split_volume_name(name: &Name) -> (&[u8], Option<&[u8]>) {
     let bytes = name.as_bytes();
@@ -274,6 +302,17 @@ mod tests {
         );
         let plain = Name::new(b"home").unwrap();
         assert_eq!(split_volume_name(&plain), (&b"home"[..], None));
+    }
+
+    #[test]
+    fn a_greeting_names_a_volume_or_the_store_of_one() {
+        for of in [StoreOf::Volume(b"home@monday"), StoreOf::Number(65_537)] {
+            assert_eq!(StoreOf::parse(&of.text()), Some(of));
+        }
+        for volume in [&b""[..], b"home", b"home@monday", b":7"] {
+            assert_eq!(StoreOf::parse(volume), None);
+        }
+        assert_eq!(StoreOf::parse(b"@:x"), Some(StoreOf::Volume(b":x")));
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! has a *slot* in the bits above. A slot follows from the volume's number, so that inode numbers
 //! are the same at each mount; it is a volume's for as long as the mount lives, since the kernel
 //! may know a node id for so long. So one mount shows at most one of two volumes that share a slot,
-//! which are 65,535 numbers apart, if one server has made both.
+//! which are 65,535 numbers apart, if one store has made both.
 //!
 //! A volume is shown by one session for as long as the mount lives: that of the mount, or one that
-//! was begun for a volume of another server, and is named by that volume's number.
+//! was begun for a volume of another store, and is named by that volume's number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use wire::{Fid, volume_numbers};
 /// Bits of a node id below the slot.
 const VNODE_BITS: u32 = wire::SNAPSHOTS_VNODE.count_ones();
 const SLOTS: u32 = 1 << (u64::BITS - VNODE_BITS);
-/// The slots of two servers' first volumes are so far apart: no two of the first servers come near
+/// The slots of two stores' first volumes are so far apart: no two of the first stores come near
 /// each other before they have made some ten thousand volumes.
-const STRIDE: u32 = 40_503;
+const STRIDE: u64 = 40_503;
 
 /// No volume has this number.
 const NO_VOLUME: u32 = 0;
@@ -51,9 +51,9 @@ impl Slots {
         if volume == self.mounted {
             return 0;
         }
-        let server = volume_numbers::server(volume);
-        let spread = volume_numbers::count(volume) + server * STRIDE;
-        u64::from(1 + spread % (SLOTS - 1))
+        let store = volume_numbers::store(volume);
+        let spread = u64::from(volume_numbers::count(volume)) + u64::from(store) * STRIDE;
+        1 + spread % u64::from(SLOTS - 1)
     }
 
     /// The node id of an object.

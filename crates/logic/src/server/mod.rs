@@ -230,7 +230,14 @@ impl Server {
         due.chain(self.grace.due()).min()
     }
 
-    /// Is it waiting for clients of its last run?
+    /// Is this session known?
+    #[must_use]
+    pub fn has_session(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// Does it wait for clients of its last run?
+    #[must_use]
     pub fn in_grace(&self) -> bool {
         self.grace.lasts()
     }

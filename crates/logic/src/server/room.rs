@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Bytes of the log for what clients may do without asking, in all volumes.
-    fn promised_log_bytes(&self) -> u64 {
+    pub fn promised_log_bytes(&self) -> u64 {
         let volumes: BTreeSet<u32> = self.volumes_with_room().collect();
         let bytes = volumes.into_iter().map(|of| self.promised(of).log_bytes());
         bytes.fold(0, u64::saturating_add)

@@ -19,14 +19,14 @@ pub(super) fn leads_to(txn: &Txn<'_>, parent: &Object, volume: &Name) -> Result<
     }
 }
 
-/// The number of a volume that another server of the cell has, for a new mount point. Only a
+/// The number of a volume that another store of the cell has, for a new mount point. Only a
 /// superuser may make it: nobody here knows who owns the volume's root.
 pub(super) fn leads_elsewhere(txn: &Txn<'_>, volume: u32) -> Result<u32, Refusal> {
-    let own = volume_numbers::server(txn.index.counters.volume);
+    let own = volume_numbers::store(txn.index.counters.volume);
     if txn.context.caller.uid != 0 {
         return Err(Refusal::NotPermitted);
     }
-    match volume_numbers::server(volume) == own {
+    match volume_numbers::store(volume) == own {
         true => Err(Refusal::NotFound),
         false => Ok(volume),
     }

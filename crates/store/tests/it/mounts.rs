@@ -314,9 +314,10 @@ fn a_store_numbers_its_volumes_from_its_first_one_on() {
 }
 
 #[test]
-fn a_server_that_has_given_all_its_numbers_refuses_one_more() {
+fn a_store_that_has_given_all_its_numbers_refuses_one_more() {
     let disk = MemoryDisk::new();
-    let last = volume_numbers::first(1).unwrap() - 2;
+    let further = volume_numbers::first_of_further(1, 2).unwrap();
+    let last = further + (1 << 16) - 2;
     let options = ariel_store::Options {
         volume: last - 1,
         ..small()

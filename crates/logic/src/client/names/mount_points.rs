@@ -62,13 +62,13 @@ impl Client {
         true
     }
 
-    /// A look-up goes on to the root of another volume, or ends where another server has that one.
+    /// A look-up goes on to the root of another volume, or ends where another store has that one.
     pub(crate) fn cross(&mut self, step: &mut Step<'_>, ticket: Ticket, root: Fid) {
         let volume = root.volume;
-        let server = volume_numbers::server;
+        let store = volume_numbers::store;
         if self
             .root
-            .is_some_and(|own| server(own.volume) != server(volume))
+            .is_some_and(|own| store(own.volume) != store(volume))
         {
             return self.finish(step, ticket, Done::Elsewhere { volume });
         }
