@@ -12,6 +12,7 @@ use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
 use crate::revision::ServerLine;
+use crate::stores::OnStores;
 use crate::words::now_s;
 use net::{Door, Identity, KeyPrint, ServerTls};
 use parking_lot::{Condvar, Mutex};
@@ -34,6 +35,7 @@ pub struct CellDoor {
     tls: Mutex<(ServerTls, (u64, u64))>,
     on_change: OnceLock<OnChange>,
     pub(crate) on_groups: OnceLock<Box<OnGroups>>,
+    pub(crate) on_stores: OnceLock<Box<OnStores>>,
     audit: Audit,
     knocks: Mutex<Knocks>,
     /// The server as the others of the cell see it, if there are others.
@@ -85,6 +87,7 @@ impl CellDoor {
             cell,
             on_change: OnceLock::new(),
             on_groups: OnceLock::new(),
+            on_stores: OnceLock::new(),
             audit,
             knocks: Mutex::new(Knocks::default()),
             server: server.map(Mutex::new),
@@ -208,6 +211,9 @@ impl CellDoor {
                 self.cell.forget_mount(of, &in_force)?;
                 Ok(Answer::Ok)
             }
+            Question::Stores(question) => {
+                self.answer_about_stores(asker.ok_or_else(unknown)?, question)
+            }
             question => self.answer_about_logins(asker.ok_or_else(unknown)?, question),
         }
     }
@@ -315,6 +321,7 @@ fn administrates(question: &Question) -> bool {
         | Question::Groups { .. }
         | Question::Servers
         | Question::Unmounted { .. }
+        | Question::Stores(_)
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
@@ -327,8 +334,8 @@ fn administrates(question: &Question) -> bool {
     }
 }
 
-const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the credential \
-     in the server's data directory (`--data DIR`), or one made by \
+pub(crate) const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the \
+     credential in the server's data directory (`--data DIR`), or one made by \
      `ariel join-token --administrator`";
 
 fn nothing() -> Rights {
@@ -383,6 +390,7 @@ fn told(question: &Question) -> serde_json::Value {
             json!({ "groups": deed, "uid": uid, "mount": mount })
         }
         Question::Unmounted { mount } => json!({ "unmounted": mount }),
+        Question::Stores(question) => question.noted().unwrap_or_else(|| json!("stores")),
         Question::Logout { uid } => json!({ "logout": uid }),
     }
 }
@@ -431,8 +439,15 @@ impl Door for CellDoor {
                 };
                 let answer = asker.and_then(|asker| self.settle(asker.as_ref(), &question));
                 let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
-                let looks =
-                    ["machines", "servers", "users", "groups", "challenge"].map(|word| json!(word));
+                let looks = [
+                    "machines",
+                    "servers",
+                    "users",
+                    "groups",
+                    "challenge",
+                    "stores",
+                ];
+                let looks = looks.map(|word| json!(word));
                 if !looks.contains(&what) || outcome.is_err() {
                     tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
                     self.audit.note(&who, &what, outcome);

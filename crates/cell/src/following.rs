@@ -138,6 +138,13 @@ impl CellDoor {
         self.tell_server(|line| line.addresses = addresses.map(ToString::to_string))
     }
 
+    /// The server's name; `None`: the cell has no other one.
+    #[must_use]
+    pub fn server_name(&self) -> Option<String> {
+        let server = self.server.as_ref();
+        server.map(|server| server.lock().name.clone())
+    }
+
     /// Waits for changes by other servers, and takes them in; false: it is time to end.
     pub fn follow_next(&self) -> bool {
         // Of a cell of its own nobody else changes anything: the end alone is waited for.
@@ -218,6 +225,7 @@ fn concern(question: &Question) -> Concern {
         | Question::Servers
         | Question::ForgetServer { .. }
         | Question::Users
+        | Question::Stores(_)
         | Question::Challenge
         | Question::Present { .. }
         | Question::Extend { .. } => Concern::None,

@@ -32,10 +32,14 @@ mod location;
 mod machine;
 mod members;
 mod own;
+mod placement;
+#[cfg(test)]
+mod placement_tests;
 mod private;
 mod question;
 mod renewal;
 mod revision;
+mod stores;
 #[cfg(test)]
 mod test_cell;
 mod token;
@@ -52,9 +56,11 @@ pub use line::{JoinLine, NoLine};
 pub use location::{DatabaseUrl, Location};
 pub use machine::{Machine, Role};
 pub use members::{Cell, CellError};
+pub use placement::{Part, Placement};
 pub use question::{Answer, AskError, Given, Invite, Question, ask, join};
 pub use renewal::Renewal;
 pub use revision::ServerLine;
+pub use stores::{Listed, Moving, OnStores, Stage, StoreAnswer, StoreQuestion};
 pub use token::{Narrower, TOKEN_BYTES_MAX, attenuate};
 pub use user::{Proof, User, ssh_key, to_sign};
 pub use words::{Words, group_name, machine_name, user_name};

@@ -6,6 +6,7 @@ use crate::groups::{Group, GroupDeed};
 use crate::line::JoinLine;
 use crate::machine::{Machine, Role};
 use crate::revision::ServerLine;
+use crate::stores::{StoreAnswer, StoreQuestion};
 use crate::user::{Proof, User};
 use crate::words::hex;
 use net::{Addresses, ClientTls};
@@ -127,6 +128,8 @@ pub enum Question {
         /// The mount's name.
         mount: String,
     },
+    /// About the stores of the server that is asked.
+    Stores(StoreQuestion),
     /// A machine says that a user has left.
     Logout {
         /// The user's number on that machine.
@@ -202,6 +205,8 @@ pub enum Answer {
     },
     /// A token.
     Given(Given),
+    /// About the server's stores.
+    Stores(StoreAnswer),
     /// It is done.
     Ok,
     /// It is not done, and why.

@@ -1,0 +1,285 @@
+//! Questions about the stores of a server, which has one and may have further ones: the cell passes
+//! them on to the server.
+
+use crate::door::{CellDoor, NOT_ADMINISTRATOR};
+use crate::machine::{Machine, Role};
+use crate::members::{CellError, refused};
+use crate::question::Answer;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+use wire::{Outcome, VOLUMES_MAX, VolumeInfo};
+
+/// A question about stores.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreQuestion {
+    /// A machine wants to see the volumes of all stores.
+    Volumes,
+    /// Root of a trusted machine wants a further store.
+    Make,
+    /// Another server copies a store: with the turn in which it was closed, when it was.
+    Ship {
+        /// The number of its first volume.
+        first_volume: u32,
+        /// The turn.
+        turn: Option<u64>,
+        /// A question about the store's directory.
+        ask: ship::Ask,
+    },
+    /// Another server has copied a store but for what changes still, and wants it closed.
+    Leave {
+        /// The number of its first volume.
+        first_volume: u32,
+        /// The other server's name.
+        to: String,
+    },
+    /// Another server does not want a store that was closed for it.
+    TakeBack {
+        /// The number of its first volume.
+        first_volume: u32,
+        /// The turn in which it was closed.
+        turn: u64,
+    },
+    /// Root of a trusted machine wants a volume of another server to move here.
+    Move {
+        /// Its name.
+        volume: String,
+        /// Its number.
+        number: u32,
+    },
+    /// Does the server that is asked serve this store?
+    Serves {
+        /// The number of its first volume.
+        first_volume: u32,
+    },
+    /// How far is the move of this volume to here?
+    Progress {
+        /// Its name.
+        volume: String,
+    },
+    /// Root of a trusted machine wants a move to here not to go on.
+    Cancel {
+        /// The volume's name.
+        volume: String,
+    },
+}
+
+/// An answer about stores.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreAnswer {
+    /// The volumes.
+    Volumes(Listed),
+    /// A further store was made, whose first volume has this number.
+    Made(u32),
+    /// Of a store's directory.
+    Shipped(ship::Told),
+    /// The store was closed in this turn.
+    Left(u64),
+    /// A move.
+    Moving(Moving),
+    /// It is done.
+    Done,
+}
+
+/// A list of volumes: answers of the protocol, as text, each with as many volumes as one may have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listed(Vec<String>);
+
+impl Listed {
+    /// Of these.
+    #[must_use]
+    pub fn of(volumes: &[VolumeInfo]) -> Listed {
+        let all = volumes.chunks(VOLUMES_MAX);
+        let text =
+            |some: &[VolumeInfo]| BASE64.encode(wire::encode(&Outcome::Volumes(some.to_vec())));
+        Listed(all.map(text).collect())
+    }
+
+    /// The volumes; `None`: it is no such list.
+    #[must_use]
+    pub fn volumes(&self) -> Option<Vec<VolumeInfo>> {
+        let mut all = Vec::new();
+        for text in &self.0 {
+            match wire::decode(&BASE64.decode(text).ok()?).ok()? {
+                Outcome::Volumes(some) => all.extend(some),
+                _ => return None,
+            }
+        }
+        Some(all)
+    }
+}
+
+/// How far a move is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// The server from which it moves.
+    pub from: String,
+    /// The stage that it is at.
+    pub stage: Stage,
+    /// Bytes carried so far.
+    pub carried_bytes: u64,
+    /// Bytes of the store.
+    pub store_bytes: u64,
+    /// How long nobody was served, ms; 0: everybody has been so far.
+    pub pause_ms: u64,
+}
+
+/// A stage of a move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It is copied, and in use where it was.
+    Copies {
+        /// For the first time, the second, ...
+        round: u32,
+    },
+    /// Nobody is served: what changed last is copied.
+    Closed,
+    /// It is here, and served.
+    Done,
+    /// It is where it was, and why.
+    Failed(String),
+}
+
+/// Answers questions about the stores of a server.
+pub type OnStores = dyn Fn(StoreQuestion) -> Result<StoreAnswer, String> + Send + Sync;
+
+/// May this machine ask that?
+fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
+    let administers = asker.role == Role::Administrator;
+    let rights = &asker.rights;
+    match question {
+        StoreQuestion::Volumes | StoreQuestion::Progress { .. } => true,
+        StoreQuestion::Serves { .. } => true,
+        StoreQuestion::Make | StoreQuestion::Move { .. } | StoreQuestion::Cancel { .. } => {
+            administers || (rights.root && rights.trusted && rights.write && rights.uids.is_empty())
+        }
+        StoreQuestion::Ship { .. }
+        | StoreQuestion::Leave { .. }
+        | StoreQuestion::TakeBack { .. } => administers,
+    }
+}
+
+impl StoreQuestion {
+    /// A word for the audit log; none: nothing is changed, and nothing need be noted.
+    pub(crate) fn noted(&self) -> Option<serde_json::Value> {
+        use serde_json::json;
+        match self {
+            Self::Volumes | Self::Progress { .. } | Self::Serves { .. } | Self::Ship { .. } => None,
+            Self::Make => Some(json!("make-store")),
+            Self::Leave { first_volume, to } => {
+                Some(json!({ "close-store": first_volume, "to": to }))
+            }
+            Self::TakeBack { first_volume, .. } => Some(json!({ "take-back": first_volume })),
+            Self::Move { volume, .. } => Some(json!({ "move": volume })),
+            Self::Cancel { volume } => Some(json!({ "cancel-move": volume })),
+        }
+    }
+}
+
+impl CellDoor {
+    /// From now on questions about stores are passed on.
+    pub fn tell_stores(&self, on_stores: Box<OnStores>) {
+        // Set once, by the code that has started the server.
+        let _ = self.on_stores.set(on_stores);
+    }
+
+    pub(crate) fn answer_about_stores(
+        &self,
+        asker: &Machine,
+        question: StoreQuestion,
+    ) -> Result<Answer, CellError> {
+        if !may_ask(asker, &question) {
+            let only = match question {
+                StoreQuestion::Make | StoreQuestion::Move { .. } | StoreQuestion::Cancel { .. } => {
+                    "only root of a machine whose root is root may do that: see `ariel machine \
+                     grant --root`, or use an administrator's credential (`--credentials DIR`)"
+                }
+                _ => NOT_ADMINISTRATOR,
+            };
+            return Err(refused(only));
+        }
+        match self.on_stores.get() {
+            Some(on_stores) => on_stores(question).map(Answer::Stores).map_err(refused),
+            None => Err(refused("the server is just starting: try again")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Rights;
+
+    #[test]
+    fn only_machines_whose_root_is_root_make_stores_and_move_them() {
+        let machine = |role, rights| Machine {
+            id: 1,
+            name: "m".into(),
+            role,
+            rights,
+            keys: Vec::new(),
+            joined_s: 0,
+            revoked_s: None,
+        };
+        let root = Rights::all();
+        let limited = [
+            Rights::default(),
+            Rights {
+                trusted: false,
+                ..root.clone()
+            },
+            Rights {
+                write: false,
+                ..root.clone()
+            },
+            Rights {
+                uids: vec![(5, 9)],
+                ..root.clone()
+            },
+        ];
+        let (volume, number) = ("v".to_owned(), 9);
+        let moves = StoreQuestion::Move {
+            volume: volume.clone(),
+            number,
+        };
+        let cancels = StoreQuestion::Cancel { volume };
+        let ship = StoreQuestion::Ship {
+            first_volume: 9,
+            turn: None,
+            ask: files(),
+        };
+        let leave = StoreQuestion::Leave {
+            first_volume: 9,
+            to: "s".into(),
+        };
+        let back = StoreQuestion::TakeBack {
+            first_volume: 9,
+            turn: 1,
+        };
+        let administrator = machine(Role::Administrator, Rights::default());
+        for question in [StoreQuestion::Make, moves, cancels] {
+            assert!(may_ask(&machine(Role::Machine, root.clone()), &question));
+            assert!(may_ask(&administrator, &question));
+            for rights in &limited {
+                assert!(!may_ask(&machine(Role::Machine, rights.clone()), &question));
+            }
+        }
+        for question in [ship, leave, back] {
+            assert!(!may_ask(&machine(Role::Machine, root.clone()), &question));
+            assert!(may_ask(&administrator, &question));
+        }
+        assert!(may_ask(
+            &machine(Role::Machine, limited[0].clone()),
+            &StoreQuestion::Volumes
+        ));
+    }
+
+    fn files() -> ship::Ask {
+        ship::Ask::Files {
+            after: String::new(),
+        }
+    }
+}
