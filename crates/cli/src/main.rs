@@ -44,6 +44,7 @@ mod show;
 mod signals;
 mod sim;
 mod status;
+mod stores;
 mod torture;
 mod trace;
 mod tree;

@@ -5,6 +5,7 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
 use crate::gate::{Gatekeeper, Watcher};
+use crate::stores::{Keeper, Stores};
 use crate::{
     cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
 };
@@ -44,7 +45,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     membership::only_mine();
     let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
     membership::begin(&args, &data)?;
-    let (server, watchers) = start(&args, &data, send.clone())?;
+    let (server, watchers, keeper) = start(&args, &data, send.clone())?;
     let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);
     if args.detached {
@@ -56,7 +57,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         let server = Arc::downgrade(&server);
         let look = move || {
             let server = server.upgrade()?;
-            let status = show::server_status(&server.status());
+            let status = show::whole_server(&server);
             Some((status, profile::of_server(&server)))
         };
         metrics::serve(addr, Arc::new(look))?;
@@ -66,7 +67,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         daemon::let_go()?;
     }
     watch(&server);
-    let ended = wait(&server, receive);
+    let ended = wait(&server, receive, keeper);
     drop((renewals, watchers));
     drop(control);
     drop(pid_file);
@@ -75,11 +76,10 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         .map_err(|error| Failure::of("serve", error))
 }
 
-fn start(
-    args: &ServeArgs,
-    data: &Path,
-    send: Sender<End>,
-) -> Result<(Arc<Server>, Vec<Watcher>), Failure> {
+/// A server that serves, and the threads that keep it up to date.
+type Started = (Arc<Server>, Vec<Watcher>, Option<Keeper>);
+
+fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Started, Failure> {
     let gate = gate(args, data)?;
     let mut machine = MachineOptions::default();
     if let Some(grace_ns) = args.grace {
@@ -108,10 +108,15 @@ fn start(
                 server.machine_changed(machine, (revoked, why));
             }
         }));
-        let regrouped = Arc::downgrade(&server);
+        let keeper = Stores::begin(&server, &gate, data);
+        let keeper = keeper.map_err(|error| Failure::of("serve", error))?;
+        let (regrouped, stores) = (Arc::downgrade(&server), keeper.stores());
         gate.0.tell_groups(Box::new(move |members| {
+            if stores.upgrade().is_some_and(|stores| stores.has_moving()) {
+                return Err("a volume is just moving between two servers: try again".into());
+            }
             let server = regrouped.upgrade();
-            server.map_or(Ok(()), |server| server.regroup(members))
+            server.map_or(Ok(()), |server| server.regroup(&members))
         }));
         let addresses = dialled(server.local_addrs());
         tell_own(data, &addresses);
@@ -122,9 +127,10 @@ fn start(
         return Ok((
             server,
             watchers.map_err(|error| Failure::of("serve", error))?,
+            Some(keeper),
         ));
     }
-    Ok((server, Vec::new()))
+    Ok((server, Vec::new(), None))
 }
 
 /// The cell of this store.
@@ -213,11 +219,11 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
     let name = runtime::of_server(server.local_addr().port());
     let server = Arc::clone(server);
     let answer = move |word: &str| match word {
-        "status" => show::server_status(&server.status()),
+        "status" => show::whole_server(&server),
         "profile" => profile::of_server(&server),
         "tokens" => show::server_tokens(&server.tokens()),
         "fsck" => match server.check() {
-            Ok(report) => show::report(&report),
+            Ok(reports) => show::reports(&reports),
             Err(error) => control::refusal(format_args!("{error}")),
         },
         word if word.starts_with(cooperate::ASK) => {
@@ -242,8 +248,14 @@ fn watch(server: &Arc<Server>) {
 
 /// Waits for the end, and ends the server. Takes the questions with it: a later asker is told that
 /// it is ending, and the control socket can be closed.
-fn wait(server: &Server, ends: Receiver<End>) -> Result<(), server::StopError> {
+fn wait(
+    server: &Server,
+    ends: Receiver<End>,
+    keeper: Option<Keeper>,
+) -> Result<(), server::StopError> {
     let end = ends.recv().unwrap_or(End::Signal);
+    // No store is opened any more.
+    drop(keeper);
     let ended = server.stop();
     if let End::Asked(reply) = end {
         end::tell(&reply, &ended);

@@ -10,7 +10,7 @@ use crate::at_once;
 use crate::failure::Failure;
 use crate::guard::Guard;
 use crate::trust;
-use cell::{Answer, Credential, Question};
+use cell::{Answer, Credential, Question, StoreAnswer, StoreQuestion};
 use files::{Options, Tree};
 use fuse::front::{Place, Servers};
 use net::{Addresses, Missing};
@@ -93,21 +93,73 @@ pub(crate) fn running(
 
 /// Asks a server for its volumes.
 pub(crate) fn look(what: &str, (name, addresses): (String, Addresses), trust: &TrustArgs) -> Found {
+    let volumes = volumes_at(what, &addresses, trust);
+    Found {
+        server: name,
+        addresses,
+        volumes: volumes.map_err(|error| error.to_string()),
+    }
+}
+
+/// The volumes of all stores of a server.
+fn volumes_at(
+    what: &str,
+    addresses: &Addresses,
+    trust: &TrustArgs,
+) -> Result<Vec<VolumeInfo>, Failure> {
+    let (server, dir) = trust::server(what, addresses, trust)?;
+    if let Some(dir) = dir {
+        return match ask_stores(what, (addresses, &dir), StoreQuestion::Volumes)? {
+            StoreAnswer::Volumes(listed) => listed.volumes(),
+            _ => None,
+        }
+        .ok_or_else(|| Failure::of(what, cell::AskError::Strange));
+    }
     let options = Options {
         name: format!("ariel {what}, process {}", std::process::id()),
         ..Options::default()
     };
-    let volumes = trust::server(what, &addresses, trust).map_err(|error| error.to_string());
-    let volumes = volumes.and_then(|(server, _)| {
-        let tree = Tree::connect(server, &options).map_err(|error| error.to_string())?;
-        let volumes = tree.volumes().map_err(|error| error.to_string())?;
-        tree.close().map_err(|error| error.to_string())?;
-        Ok(volumes)
-    });
-    Found {
-        server: name,
-        addresses,
-        volumes,
+    let tree = Tree::connect(server, &options).map_err(|error| Failure::of(what, error))?;
+    let volumes = tree.volumes().map_err(|error| Failure::of(what, error))?;
+    tree.close().map_err(|error| Failure::of(what, error))?;
+    Ok(volumes)
+}
+
+/// Asks a server about its stores, with the credential in a directory.
+pub(crate) fn ask_stores(
+    what: &str,
+    (server, dir): (&Addresses, &Path),
+    question: StoreQuestion,
+) -> Result<StoreAnswer, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::of(what, error);
+    let credential = Credential::read(dir).map_err(|error| failed(&error))?;
+    let tls = credential
+        .ok_or_else(|| failed(&"the credential is gone"))?
+        .tls();
+    let tls = tls.map_err(|error| failed(&error))?;
+    match cell::ask(server, &tls, &Question::Stores(question)).map_err(|error| failed(&error))? {
+        Answer::Stores(answer) => Ok(answer),
+        _ => Err(failed(&cell::AskError::Strange)),
+    }
+}
+
+/// Has a server make one more store; the number of its first volume.
+pub(crate) fn make_store(
+    what: &str,
+    server: &Addresses,
+    trust: &TrustArgs,
+) -> Result<u32, Failure> {
+    let (_, dir) = trust::server(what, server, trust)?;
+    let dir = dir.ok_or_else(|| {
+        Failure::of(
+            what,
+            "a volume has a store of its own on a server of a cell only: make one with `ariel cell \
+             init`, or leave `--own-store` out",
+        )
+    })?;
+    match ask_stores(what, (server, &dir), StoreQuestion::Make)? {
+        StoreAnswer::Made(first_volume) => Ok(first_volume),
+        _ => Err(Failure::of(what, cell::AskError::Strange)),
     }
 }
 
@@ -183,17 +235,24 @@ pub(crate) fn with_servers(
     Ok((addresses, running))
 }
 
-/// The server that has a volume, this one before the others, and what it says of it; nothing: the
-/// cell has no other servers.
+/// The server that has a volume, this one before the others, and what it says of it; nothing: there
+/// is no cell.
 pub(crate) fn volume_elsewhere(
     what: &str,
     server: &Addresses,
     (trust, volume): (&TrustArgs, &Name),
-) -> Result<Option<VolumeInfo>, Failure> {
+) -> Result<Option<(Addresses, VolumeInfo)>, Failure> {
     let running = running(what, server, trust)?;
-    match running.is_alone() {
+    // Without a cell there is one server, which has one store.
+    match running.trust.credentials.is_none() {
         true => Ok(None),
-        false => found(what, server, (running, &volume.to_string())).map(|(_, info)| Some(info)),
+        false => {
+            let is_alone = running.is_alone();
+            match found(what, server, (running, &volume.to_string())) {
+                Err(_) if is_alone => Ok(None),
+                found => found.map(Some),
+            }
+        }
     }
 }
 
@@ -359,7 +418,16 @@ fn find(running: Running, volume: u32) -> Result<Option<Having>, String> {
 
 impl Servers for OfMount {
     fn of_volume(&self, volume: u32) -> Result<Option<Place>, String> {
-        let Some((addresses, info)) = find(self.running()?, volume)? else {
+        let mut running = self.running()?;
+        if running.servers.is_empty() {
+            // The cell has one server, of which another store has the volume.
+            running.servers.push(One {
+                name: self.server.to_string(),
+                addresses: self.server.clone(),
+                number: volume_numbers::server(volume),
+            });
+        }
+        let Some((addresses, info)) = find(running, volume)? else {
             return Ok(None);
         };
         let server = trust::server(MOUNT, &addresses, &self.trust);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use server::Status;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Prints lines. A reader that closes the pipe has seen enough.
 pub(crate) fn print(text: &str) {
@@ -19,8 +19,28 @@ fn counts(list: &[(&'static str, u64)]) -> Value {
     Value::Object(list.iter().map(entry).collect::<Map<_, _>>())
 }
 
-/// How a server is.
-pub(crate) fn server_status(status: &Status) -> Value {
+/// How a server is, with its further stores.
+pub(crate) fn whole_server(server: &server::Server) -> Value {
+    let mut shown = server_status(&server.status());
+    let further = server.further_status();
+    if !further.is_empty() {
+        let line = |of: &Status| {
+            json!({
+                "data": of.data.display().to_string(),
+                "failure": of.failure,
+                "clients": of.figures.sessions,
+                "connections": of.connections,
+                "grace": of.figures.grace,
+                "store": of.store.as_ref().map(store_status),
+            })
+        };
+        shown["stores"] = further.iter().map(line).collect();
+    }
+    shown
+}
+
+/// How the first store of a server is.
+fn server_status(status: &Status) -> Value {
     let figures = &status.figures;
     let client = |client: &server::ClientLine| {
         let session = format!("{:016x}", client.session);
@@ -115,6 +135,35 @@ pub(crate) fn report(report: &store::Report) -> Value {
         "losses": lines(&losses, report.more_losses),
         "warnings": report.warnings,
     })
+}
+
+/// Reports of all stores of a server, as one.
+pub(crate) fn reports(all: &[(PathBuf, store::Report)]) -> Value {
+    let mut shown = all.iter().map(|(_, of)| report(of));
+    let mut whole = shown.next().unwrap_or_default();
+    for (one, (dir, _)) in shown.zip(&all[1.min(all.len())..]) {
+        whole["clean"] = json!(whole["clean"] == true && one["clean"] == true);
+        for sum in ["objects", "bytes", "orphans"] {
+            let both = whole[sum].as_u64().unwrap_or(0) + one[sum].as_u64().unwrap_or(0);
+            whole[sum] = json!(both);
+        }
+        for list in ["damages", "losses", "warnings"] {
+            let lines = one[list].as_array().into_iter().flatten();
+            let lines: Vec<Value> = lines
+                .map(|line| {
+                    json!(format!(
+                        "{}: {}",
+                        dir.display(),
+                        line.as_str().unwrap_or("")
+                    ))
+                })
+                .collect();
+            if let Some(of_all) = whole[list].as_array_mut() {
+                of_all.extend(lines);
+            }
+        }
+    }
+    whole
 }
 
 /// The tokens that a server has granted.

@@ -10,14 +10,14 @@ use access::Members;
 use logic::Ticket;
 use logic::peers::Policy;
 use logic::server::Input;
-use net::Timer;
+use net::{Link, Timer};
 use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use store::Store;
-use wire::MachineId;
+use wire::{MachineId, SessionId, VolumeInfo};
 
 /// The state that the threads of a server share.
 pub(crate) struct Core {
@@ -115,9 +115,36 @@ impl Core {
     /// Ends serving: the store, or why there is none any more.
     pub(crate) fn end(&self) -> Result<Option<Store>, String> {
         let mut state = self.state.lock();
+        state.end_waits();
         match state.failure.take() {
             Some(reason) => Err(reason),
             None => Ok(state.store.take()),
+        }
+    }
+
+    /// The volumes of the store; none, when it is not served any more.
+    pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
+        let state = self.lock();
+        state.store.as_ref().map_or_else(Vec::new, Store::volumes)
+    }
+
+    /// Does the store know this session?
+    pub(crate) fn knows(&self, session: SessionId) -> bool {
+        self.lock().machine.has_session(session)
+    }
+
+    /// The cell's groups are others, and no client has come yet that judges by them.
+    pub(crate) fn set_members(&self, members: Members) {
+        if let Some(store) = &mut self.lock().store {
+            store.set_members(members);
+        }
+    }
+
+    /// Ends all connections: their volumes are elsewhere, or on their way.
+    pub(crate) fn send_away(&self) {
+        let links: Vec<Arc<Link>> = self.lock().links.values().cloned().collect();
+        for link in links {
+            link.send_elsewhere();
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct StoreDisk<'a> {
     pub(crate) logged: &'a mut bool,
     /// It must be stable before.
     pub(crate) firm: &'a mut bool,
+    /// Bytes of logs on the same disk that other stores have promised.
+    pub(crate) promised_elsewhere: u64,
 }
 
 impl Disk for StoreDisk<'_> {
@@ -48,6 +50,11 @@ impl Disk for StoreDisk<'_> {
             data: &data,
             delegated,
         };
+        let elsewhere = self.promised_elsewhere;
+        let promised = promised.map(|promised| RoomOfDisk {
+            log_bytes: promised.log_bytes.saturating_add(elsewhere),
+            ..promised
+        });
         let outcome = self.store.apply_beside(apply, promised);
         net::spare::give(data);
         outcome
@@ -150,7 +157,11 @@ impl Disk for StoreDisk<'_> {
     }
 
     fn room(&self, volume: u32) -> RoomOfDisk {
-        self.store.room(volume)
+        let room = self.store.room(volume);
+        RoomOfDisk {
+            log_bytes: room.log_bytes.saturating_sub(self.promised_elsewhere),
+            ..room
+        }
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

@@ -137,6 +137,29 @@ fn machine_run(data: &Path) -> io::Result<String> {
 }
 
 impl HeldLog {
+    /// A store that was closed in order on another machine has come whole to this one: its notes
+    /// count as if it had been closed here.
+    pub(crate) fn has_come(data: &Path) -> io::Result<()> {
+        let path = data.join("held");
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            bytes => bytes?,
+        };
+        let (is_head, rest) = match bytes.split_at_checked(RECORD) {
+            Some((head, rest)) => (
+                read_record(head).is_some_and(|(magic, ..)| magic == MAGIC),
+                rest,
+            ),
+            None => (false, &[][..]),
+        };
+        if !is_head {
+            return fs::remove_file(&path);
+        }
+        let new = path.with_extension("new");
+        fs::write(&new, [&header(&machine_run(data)?)[..], rest].concat())?;
+        fs::rename(&new, &path)
+    }
+
     /// Takes over the file of the last run. Returns what the sessions that are known may hold, if
     /// that is known; the file says the same then.
     pub(crate) fn open(data: &Path, known: &[SessionId]) -> (Self, Option<Vec<Line>>) {

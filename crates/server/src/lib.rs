@@ -14,10 +14,13 @@ mod counts;
 mod disk;
 mod events;
 mod held;
+mod partition;
 mod profile;
+mod router;
 mod runs;
 mod scrub;
 mod seals;
+mod sharing;
 mod state;
 mod status;
 mod sync;
@@ -27,21 +30,18 @@ pub use profile::Measured;
 pub use scrub::Checks;
 pub use status::{ClientLine, Status};
 
-use crate::core::Core;
-use crate::held::HeldLog;
-use crate::scrub::Scrub;
-use crate::state::State;
-use crate::sync::SyncThread;
+use crate::partition::{Common, Partition};
+use crate::router::Router;
 use access::Members;
-use net::{Addresses, Entrance, Identity, ListenOptions, Listener, NotLoopback, Speaks, Timer};
+use net::{Addresses, Entrance, Identity, ListenOptions, Listener, NotLoopback, Speaks};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Store, StoreError};
-use wire::{Epoch, MachineId, Place, Rights};
+use store::StoreError;
+use wire::{MachineId, Rights, VolumeInfo};
 
 /// The machine's limits and delays.
 pub type MachineOptions = logic::server::Options;
@@ -57,6 +57,9 @@ pub type TokenLine = logic::server::TokenLine;
 /// Each start of the server begins its epochs this far above those of the start before: more than
 /// the grants and recalls that one run can make.
 const EPOCHS_OF_A_BOOT: u32 = 40;
+
+/// Memory for the index of a further store.
+const FURTHER_CACHE_BYTES: usize = 64 << 20;
 
 /// The options of a server.
 pub struct ServerOptions {
@@ -104,6 +107,11 @@ pub enum StartError {
     /// Clients could not be told what of their changes is left after a power failure.
     #[error("{0} cannot be written ({1}): make it writable, and room on its disk")]
     Runs(PathBuf, #[source] io::Error),
+    /// The directory of a further store has another one.
+    #[error(
+        "{0} has a store whose first volume is {1}: put back the directory that the server has made"
+    )]
+    Another(PathBuf, u32),
     /// The address cannot be used.
     #[error("{addr} cannot be listened at ({error}): stop what listens there or use another port")]
     Listen {
@@ -128,15 +136,21 @@ pub enum StopError {
     Failed(String),
 }
 
+/// The directory of a store that was closed in order at another server has come here whole: the
+/// next start knows what its clients may hold, as if it had been closed here.
+///
+/// # Errors
+/// Its notes cannot be written.
+pub fn has_come(data: &Path) -> io::Result<()> {
+    held::HeldLog::has_come(data)
+}
+
 /// A running server. Dropping it ends it in order.
 pub struct Server {
-    core: Arc<Core>,
+    router: Arc<Router>,
     listener: Listener,
-    syncs: SyncThread,
-    scrub: Scrub,
-    data: PathBuf,
-    /// The first thread that stops the server does it all; others wait.
-    stopped: Mutex<bool>,
+    common: Common,
+    owner: (u32, u32),
 }
 
 impl Server {
@@ -155,44 +169,23 @@ impl Server {
         } = options;
         // Before the store is made: a wrong address leaves nothing behind.
         let listen = resolve(&listen, &gate)?;
-        let mut store = Store::open_or_create(&data, &store_options(owner))?;
-        let boot = store.boot() << EPOCHS_OF_A_BOOT;
-        let left = left_of_runs(&data, boot, &store)?;
-        if store.boot() > 1 {
-            store.pass_over_numbers()?;
-        }
-        if let Gate::Cell(machines) = &gate {
-            store.set_members(machines.members());
-        }
-        let (known, away) = (store.sessions(), store.away());
-        let (held_log, held) = HeldLog::open(&data, &known);
-        tell_who_is_waited_for(known.len(), held.as_ref().map(Vec::len));
-        let syncer = store.sync_handle();
-        let now = net::clock::now_ns();
-        let (root, newest) = (store.root(), store.newest());
-        warn_if_set_back(newest);
         let silence = Duration::from_nanos(machine.lease_ns);
-        let (place, known) = ((boot, root), (known, newest));
-        let machine = logic::server::Server::new(machine, now, place, known);
-        let machine = machine.knowing(held).after(left).without(&away);
-        let state = State::new(machine, store, held_log, gate.clone());
-        let core = Arc::new(Core::new(state, on_failure));
-        let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
-        let timer = {
-            let core = Arc::downgrade(&core);
-            let on_deadline = move || core.upgrade().and_then(|core| core.on_deadline());
-            Timer::new(Box::new(on_deadline)).map_err(StartError::Thread)?
+        let common = Common {
+            gate,
+            machine,
+            sharing: Arc::default(),
+            policy: Mutex::new(Policy::Off),
         };
-        core.begin(timer);
-        let scrub = Scrub::start(&core).map_err(StartError::Thread)?;
-        let events = Arc::clone(&core) as Arc<dyn net::Events>;
-        let listener = match Listener::bind(&listen, how(&gate, silence), events) {
+        let how = store_options(owner);
+        let store = store::Store::open_or_create(&data, &how)?;
+        let first = Partition::start(&data, store, &common, on_failure)?;
+        let router = Arc::new(Router::new(Arc::new(first)));
+        let events = Arc::clone(&router) as Arc<dyn net::Events>;
+        let listener = match Listener::bind(&listen, how_to_listen(&common.gate, silence), events) {
             Ok(listener) => listener,
             Err(error) => {
-                scrub.stop();
-                syncs.stop(&core);
-                if let Ok(Some(store)) = core.end() {
-                    store.close()?;
+                if let Err(error) = router.first().stop() {
+                    tracing::error!(%error, "the store was not closed in order");
                 }
                 let addr = listed(&listen);
                 return Err(StartError::Listen { addr, error });
@@ -200,13 +193,105 @@ impl Server {
         };
         tracing::info!(addr = listed(listener.local_addrs()), data = %data.display(), "serving");
         Ok(Server {
-            core,
+            router,
             listener,
-            syncs,
-            scrub,
-            data,
-            stopped: Mutex::new(false),
+            common,
+            owner,
         })
+    }
+
+    /// Makes one more store, whose first volume has this number, and serves it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make_store(&self, data: &Path, first_volume: u32) -> Result<(), StartError> {
+        let how = further_options(self.owner, first_volume);
+        store::Store::create(data, &how)?.close()?;
+        self.open_store(data, first_volume)
+    }
+
+    /// Serves one more store, which is there. When that store fails the others go on.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is another one.
+    pub fn open_store(&self, data: &Path, first_volume: u32) -> Result<(), StartError> {
+        let how = further_options(self.owner, first_volume);
+        let shown = data.display().to_string();
+        let on_failure = move |reason: &str| {
+            tracing::error!(
+                data = shown,
+                reason,
+                "the volumes of this store are not served any more: restart the server when the \
+                 cause is cured"
+            );
+        };
+        // Not made where it is missing: an empty store in its place would be taken for it.
+        let store = store::Store::open(data, &how)?;
+        if store.root().volume != first_volume {
+            let found = store.root().volume;
+            return Err(StartError::Another(data.to_owned(), found));
+        }
+        let further = Partition::start(data, store, &self.common, Box::new(on_failure))?;
+        further.core.cooperate(*self.common.policy.lock());
+        let further = Arc::new(further);
+        tracing::info!(data = %data.display(), "serving a further store");
+        self.router.add(&further);
+        if let Gate::Cell(machines) = &self.common.gate {
+            // They may have changed since it was opened.
+            further.core.set_members(machines.members());
+        }
+        Ok(())
+    }
+
+    /// Is this further store served?
+    #[must_use]
+    pub fn serves(&self, first_volume: u32) -> bool {
+        let mut further = self.router.further().into_iter();
+        further.any(|partition| partition.first_volume == first_volume)
+    }
+
+    /// Serves a further store no more: when this returns, its directory is at rest, and clients
+    /// that ask for its volumes hear that they are elsewhere, or on their way. False: it is not
+    /// served here.
+    ///
+    /// # Errors
+    /// It could not be closed in order; it recovers when it is opened again.
+    pub fn close_store(&self, first_volume: u32) -> Result<bool, StopError> {
+        let Some(partition) = self.router.remove(first_volume) else {
+            return Ok(false);
+        };
+        let stopped = partition.stop();
+        // Connections that came while it was being closed.
+        partition.core.send_away();
+        stopped?;
+        tracing::info!(data = %partition.data.display(), "a further store is closed");
+        Ok(true)
+    }
+
+    /// The number of the first volume of the server's first store.
+    #[must_use]
+    pub fn first_volume(&self) -> u32 {
+        self.router.first().first_volume
+    }
+
+    /// Has a further store no volume but its first one, which nobody sees? Its last one was purged,
+    /// or the command that makes one has ended before.
+    #[must_use]
+    pub fn is_empty(&self, first_volume: u32) -> bool {
+        let mut further = self.router.further().into_iter();
+        let found = further.find(|partition| partition.first_volume == first_volume);
+        found.is_some_and(|partition| partition.core.volumes().len() == 1)
+    }
+
+    /// The volumes of all stores, without the first ones of further stores, which nobody sees.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let mut all = self.router.first().core.volumes();
+        for partition in self.router.further() {
+            let volumes = partition.core.volumes().into_iter();
+            all.extend(volumes.filter(|info| info.id != partition.first_volume));
+        }
+        all
     }
 
     /// Where it listens first.
@@ -225,7 +310,9 @@ impl Server {
     /// One that was expelled has no sessions any more when this returns.
     pub fn machine_changed(&self, machine: MachineId, (expelled, why): (bool, &str)) {
         if expelled {
-            self.core.expel(machine);
+            for partition in self.router.all() {
+                partition.core.expel(machine);
+            }
         }
         self.listener.shut_out(machine, why);
     }
@@ -235,8 +322,11 @@ impl Server {
     ///
     /// # Errors
     /// The server has restarted, and does not know yet who judges by what.
-    pub fn regroup(&self, members: Members) -> Result<(), String> {
-        match self.core.regroup(members) {
+    pub fn regroup(&self, members: &Members) -> Result<(), String> {
+        let all = self.router.all().into_iter();
+        // All are told, also when one cannot be.
+        let told: Vec<bool> = all.map(|one| one.core.regroup(members.clone())).collect();
+        match told.into_iter().all(|told| told) {
             true => Ok(()),
             false => Err(
                 "the server has just restarted, and waits for the cell's mounts: try again \
@@ -248,59 +338,72 @@ impl Server {
 
     /// Clients lend blocks of their caches to each other like this from now on, or not.
     pub fn cooperate(&self, policy: Policy) {
-        self.core.cooperate(policy);
+        *self.common.policy.lock() = policy;
+        for partition in self.router.all() {
+            partition.core.cooperate(policy);
+        }
     }
 
-    /// Ends in order: answers leave, connections are closed, the store is
-    /// checkpointed and closed. A second call does nothing.
+    /// Ends in order: answers leave, connections are closed, the stores are checkpointed and
+    /// closed. A second call does nothing.
     ///
     /// # Errors
-    /// The store cannot be closed, or had failed before.
+    /// A store cannot be closed, or had failed before.
     pub fn stop(&self) -> Result<(), StopError> {
-        let mut stopped = self.stopped.lock();
-        if std::mem::replace(&mut *stopped, true) {
-            return Ok(());
-        }
         self.listener.stop();
-        self.scrub.stop();
-        self.syncs.stop(&self.core);
-        self.core.end_timer();
-        match self.core.end() {
-            Ok(Some(store)) => store.close()?,
-            Ok(None) => {}
-            Err(reason) => return Err(StopError::Failed(reason)),
+        let ended = self.router.all().into_iter().map(|one| one.stop());
+        // None keeps the others from being closed.
+        let ended: Vec<Result<bool, StopError>> = ended.collect();
+        let first_end = ended.iter().any(|one| matches!(one, Ok(true)));
+        ended
+            .into_iter()
+            .collect::<Result<Vec<bool>, StopError>>()?;
+        if first_end {
+            tracing::info!("ended");
         }
-        tracing::info!("ended");
         Ok(())
     }
 
-    /// How it is.
+    /// How it is: the first store, with the figures of its clients.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.core.status(self.local_addr(), &self.data)
+        let first = self.router.first();
+        first.core.status(self.local_addr(), &first.data)
+    }
+
+    /// How the further stores are, likewise.
+    #[must_use]
+    pub fn further_status(&self) -> Vec<Status> {
+        let addr = self.local_addr();
+        let further = self.router.further().into_iter();
+        further
+            .map(|one| one.core.status(addr, &one.data))
+            .collect()
     }
 
     /// All tokens.
     #[must_use]
     pub fn tokens(&self) -> Vec<TokenLine> {
-        self.core.tokens()
+        let all = self.router.all().into_iter();
+        all.flat_map(|partition| partition.core.tokens()).collect()
     }
 
-    /// Checks the store as its last checkpoint left it, beside its work; takes as long as reading
-    /// all of it. An index that is damaged is made again.
+    /// Checks the stores as their last checkpoints left them, beside their work; takes as long as
+    /// reading all of them. An index that is damaged is made again.
     ///
     /// # Errors
-    /// It could not be checked: the cause, and the cure.
-    pub fn check(&self) -> Result<store::Report, String> {
-        let goes_on = || self.stopped.try_lock().is_some_and(|stopped| !*stopped);
-        self.core.check(&mut |_| goes_on())
+    /// One could not be checked: the cause, and the cure.
+    pub fn check(&self) -> Result<Vec<(PathBuf, store::Report)>, String> {
+        let all = self.router.all().into_iter();
+        all.map(|one| Ok((one.data.clone(), one.check()?)))
+            .collect()
     }
 
-    /// Where the time goes, by kind: of requests from arrival to answer; and of the machine's
-    /// steps, in which nobody else is served.
+    /// Where the time goes in the first store, by kind: of requests from arrival to answer; and of
+    /// the machine's steps, in which nobody else is served.
     #[must_use]
     pub fn profile(&self) -> (Measured, Measured) {
-        self.core.profile()
+        self.router.first().core.profile()
     }
 }
 
@@ -323,20 +426,12 @@ fn store_options((uid, gid): (u32, u32)) -> store::Options {
     }
 }
 
-/// The ends at which the logs of the latest runs were left; this run is noted with them.
-fn left_of_runs(data: &Path, boot: Epoch, store: &Store) -> Result<Vec<Place>, StartError> {
-    let left = runs::begin(data, boot, store.left_record());
-    left.map_err(|error| StartError::Runs(data.join("runs"), error))
-}
-
-/// `may_hold`: how many rights they may hold, if that is known.
-fn tell_who_is_waited_for(sessions: usize, may_hold: Option<usize>) {
-    if sessions > 0 {
-        tracing::info!(
-            sessions,
-            may_hold,
-            "waiting for the clients of the last run"
-        );
+/// The same of a further store.
+fn further_options(owner: (u32, u32), first_volume: u32) -> store::Options {
+    store::Options {
+        volume: first_volume,
+        index_cache_bytes: FURTHER_CACHE_BYTES,
+        ..store_options(owner)
     }
 }
 
@@ -358,7 +453,7 @@ fn resolve(listen: &[Addresses], gate: &Gate) -> Result<Vec<SocketAddr>, StartEr
     Ok(found)
 }
 
-fn how(gate: &Gate, silence: Duration) -> ListenOptions {
+fn how_to_listen(gate: &Gate, silence: Duration) -> ListenOptions {
     ListenOptions {
         entrance: match gate {
             Gate::InsecureLoopback => Entrance::InsecureLoopback,
@@ -376,18 +471,4 @@ fn how(gate: &Gate, silence: Duration) -> ListenOptions {
 fn listed(addrs: &[SocketAddr]) -> String {
     let addrs: Vec<String> = addrs.iter().map(ToString::to_string).collect();
     addrs.join(",")
-}
-
-/// The clock was set back since the last run, or was wrong then.
-fn warn_if_set_back(newest: u64) {
-    let behind_ns = newest.saturating_sub(net::clock::wall_ns());
-    if behind_ns > 1_000_000_000 {
-        let seconds = behind_ns / 1_000_000_000;
-        tracing::warn!(
-            seconds,
-            "the clock of this machine is behind the latest time in the store: the times of files \
-             go on from that one, more slowly until the clock has caught up. If the clock is \
-             wrong, set it and start again"
-        );
-    }
 }

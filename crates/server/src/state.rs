@@ -15,6 +15,7 @@ use crate::held::HeldLog;
 use crate::profile::Profile;
 use crate::scrub::Checks;
 use crate::seals::Seals;
+use crate::sharing::Share;
 use access::Members;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) bulks: Bulks,
     pub(crate) links: BTreeMap<Conn, Arc<Link>>,
     pub(crate) congested: Congested,
+    /// The room of the disk that the store shares with others of the server.
+    share: Share,
     /// Names of sessions, for people.
     pub(crate) names: BTreeMap<SessionId, String>,
     pub(crate) received: Counts,
@@ -75,9 +78,15 @@ pub(crate) struct After {
 }
 
 impl State {
-    pub(crate) fn new(machine: Machine, store: Store, held: HeldLog, gate: Gate) -> State {
+    pub(crate) fn new(
+        (machine, gate): (Machine, Gate),
+        store: Store,
+        held: HeldLog,
+        share: Share,
+    ) -> State {
         State {
             gate,
+            share,
             machine,
             store: Some(store),
             held,
@@ -127,6 +136,11 @@ impl State {
         }
     }
 
+    /// Nobody waits for the groups any more: their askers hear that they are not in force.
+    pub(crate) fn end_waits(&mut self) {
+        self.regroupings.clear();
+    }
+
     /// Gives the machine one input and carries out what comes of it.
     pub(crate) fn handle(&mut self, input: Input, after: &mut After) {
         let Some(store) = &mut self.store else {
@@ -134,17 +148,23 @@ impl State {
         };
         let mut outputs = std::mem::take(&mut self.outputs);
         let (mut logged, mut firm) = (false, false);
+        let shared = self.share.is_shared();
+        let alone = shared.then(|| self.share.begin(store.room(store.root().volume)));
+        let promised_elsewhere = if shared { self.share.of_others() } else { 0 };
         let mut disk = StoreDisk {
             store,
             bulks: &mut self.bulks,
             held: &mut self.held,
             logged: &mut logged,
             firm: &mut firm,
+            promised_elsewhere,
         };
         // Read under the lock: the machine's time never runs backwards.
         let now = net::clock::now_ns();
         let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
+        self.share.note(self.machine.promised_log_bytes());
+        drop(alone);
         // Before the changes that it may be about: a note that comes too early does no harm.
         self.held.write_out();
         let mut written = if logged { store.write_out() } else { Ok(()) };
@@ -374,6 +394,7 @@ impl State {
         if self.store.take().is_none() {
             return;
         }
+        self.end_waits();
         tracing::error!(reason, "serving stops");
         for link in self.links.values() {
             link.close(CloseReason::Stopped);

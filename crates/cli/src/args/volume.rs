@@ -52,6 +52,8 @@ pub(crate) enum VolumeCommand {
     Schedule(ScheduleArgs),
     /// Say how much a volume may have: bytes, and objects
     Set(SetArgs),
+    /// Move a volume that has a store of its own to another server, while programs use it
+    Move(MoveArgs),
     /// Make a volume appear at a path of the tree, for all machines at once
     Mount(MountPointArgs),
     /// Remove a mount point, and nothing of the volume behind it
@@ -104,8 +106,42 @@ pub(crate) struct CreateArgs {
     #[arg(short = 'm', long, value_name = "MODE", default_value = "755",
           value_parser = super::tree::mode)]
     pub(crate) mode: u32,
+    /// It has a store of its own on its server: it can move to another one while it is in use, and
+    /// waits for no other volume. A server makes 127 of these
+    #[arg(long)]
+    pub(crate) own_store: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume create server-1:7070 data --own-store
+  ariel volume move server-1:7070 data server-2
+  ariel volume move server-1:7070 data server-2 --cancel
+Mounts, open files, locks and changes that were not written back go on: for the clients of the
+volume its server restarts elsewhere, which they notice by a pause of less than a second, as a
+rule. Its snapshots, and clones of it, move with it. The volume is copied while it is in use, in
+rounds, then closed for the last one. The server that takes it does the work: when this command
+is ended the move goes on, and the same command shows it again. Until the end of the last round the
+volume is where it was, and a move that fails leaves it there.
+It is for root of a machine whose root is root, and for administrators.")]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
+    /// The volume
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    /// The server that takes it, as `ariel cell servers` calls it
+    #[arg(value_name = "SERVER")]
+    pub(crate) to: String,
+    /// End a move that is under way: the volume stays where it is
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]

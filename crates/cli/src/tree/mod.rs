@@ -5,6 +5,7 @@
 //! the rest is done; when a command ends with 0 the server has everything.
 
 mod cat;
+mod connect;
 mod copy;
 mod get;
 mod list;
@@ -12,6 +13,7 @@ mod lists;
 mod long;
 mod mkdir;
 mod mounts;
+mod moving;
 mod mv;
 mod names;
 mod progress;

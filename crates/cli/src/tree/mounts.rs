@@ -3,7 +3,8 @@
 //! Guarantees: when a command ends with 0 all machines see the change, and it is on the server's
 //! disk.
 
-use super::volume::{connect_in, end};
+use super::connect::connect_in;
+use super::volume::end;
 use crate::args::{MountPointArgs, UnmountArgs};
 use crate::failure::Failure;
 use crate::servers;
@@ -31,8 +32,8 @@ pub(super) fn mount(args: &MountPointArgs) -> Result<ExitCode, Failure> {
 fn elsewhere(args: &MountPointArgs) -> Result<Option<u32>, Failure> {
     let (trust, server) = (&args.at.trust, &args.at.server);
     let found = servers::volume_elsewhere("volume mount", server, (trust, &args.name))?;
-    let present = found.filter(|info| info.state == VolumeState::Present);
-    Ok(present.map(|info| info.id))
+    let present = found.filter(|(_, info)| info.state == VolumeState::Present);
+    Ok(present.map(|(_, info)| info.id))
 }
 
 pub(super) fn unmount(args: &UnmountArgs) -> Result<ExitCode, Failure> {

@@ -3,9 +3,10 @@
 //! Guarantees: when it ends with 0 the snapshot is there, on the server's disk; otherwise nobody
 //! sees any of it. The server keeps the received parts then, and the command says how to go on.
 
+use super::connect::connect;
 use super::lists::ReceiverGroups;
 use super::progress::Progress;
-use super::volume::{connect, end, say};
+use super::volume::{end, say};
 use crate::args::ReceiveArgs;
 use crate::failure::{Failure, NOT_RUN};
 use files::Tree;

@@ -3,10 +3,11 @@
 //! Guarantees: when it ends with 0 the whole stream has been written. While one part is written the
 //! next one is fetched, and no more: the memory that it takes does not depend on the volume.
 
+use super::connect::connect_to;
 use super::lists::SenderGroups;
 use super::names::size_text;
 use super::progress::Progress;
-use super::volume::{connect_to, end, say};
+use super::volume::{end, say};
 use crate::args::SendArgs;
 use crate::failure::{Failure, NOT_RUN};
 use files::Tree;

@@ -2,6 +2,7 @@
 //!
 //! Guarantees: when a command ends with 0 the change is on the server's disk.
 
+use super::connect::{connect, connect_to, connect_to_store, is_free};
 use super::names::{size_text, time_text};
 use crate::args::{
     BranchArgs, CreateArgs, LimitArgs, OneArgs, ScheduleArgs, SetArgs, TrustArgs, VolumeArgs,
@@ -9,15 +10,15 @@ use crate::args::{
 };
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::servers::{self, Found, Running};
-use crate::trust;
-use files::{Error, Options, Tree};
+use files::{Error, Tree};
 use net::Addresses;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use wire::{
-    Limits, Name, SCHEDULE_RULES, ScheduleRule, Time, VolumeInfo, VolumeOp, VolumeState, file_time,
+    Limits, Name, SCHEDULE_RULES, ScheduleRule, StoreOf, Time, VolumeInfo, VolumeOp, VolumeState,
+    file_time, split_volume_name,
 };
 
 pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
@@ -26,13 +27,14 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Show(args) => show(args),
         VolumeCommand::Create(args) => create(args),
         VolumeCommand::Snapshot(args) => branch(args, |of, name| VolumeOp::Snapshot { of, name }),
-        VolumeCommand::Clone(args) => branch(args, |of, name| VolumeOp::Clone { of, name }),
-        VolumeCommand::Rename(args) => branch(args, |of, name| VolumeOp::Rename { of, name }),
+        VolumeCommand::Clone(args) => volume_of(args, |of, name| VolumeOp::Clone { of, name }),
+        VolumeCommand::Rename(args) => volume_of(args, |of, name| VolumeOp::Rename { of, name }),
         VolumeCommand::Delete(args) => one(args, |of| VolumeOp::Delete { of }),
         VolumeCommand::Undelete(args) => one(args, |of| VolumeOp::Undelete { of }),
         VolumeCommand::Purge(args) => purge(args),
         VolumeCommand::Schedule(args) => schedule(args),
         VolumeCommand::Set(args) => set(args),
+        VolumeCommand::Move(args) => super::moving::move_volume(args),
         VolumeCommand::Mount(args) => super::mounts::mount(args),
         VolumeCommand::Unmount(args) => super::mounts::unmount(args),
         VolumeCommand::Send(args) => super::send::send(args),
@@ -40,39 +42,17 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
-    connect_in(trust, server, None)
-}
-
-/// The first tree of the server that has this volume.
-pub(super) fn connect_to(
-    trust: &TrustArgs,
-    server: &Addresses,
-    volume: &Name,
-) -> Result<Tree, Failure> {
-    let addresses = servers::of_volume("volume", server, (trust, Some(volume)))?;
-    connect(trust, &addresses)
-}
-
-/// The tree of a volume; `None`: of the first one.
-pub(super) fn connect_in(
-    trust: &TrustArgs,
-    server: &Addresses,
-    volume: Option<&Name>,
-) -> Result<Tree, Failure> {
-    let options = Options {
-        name: format!("ariel volume, process {}", std::process::id()),
-        volume: volume.map(ToString::to_string),
-        ..Options::default()
-    };
-    let addresses = servers::of_volume("volume", server, (trust, volume))?;
-    let (server, _) = trust::server("volume", &addresses, trust)?;
-    Tree::connect(server, &options).map_err(|error| Failure::of("volume", error))
-}
-
 fn branch(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<ExitCode, Failure> {
     let op = op(args.source.clone(), args.name.clone());
     change((&args.at.trust, &args.at.server), &args.source, op)
+}
+
+/// The same, where the new name is that of a volume, unless it is a snapshot's.
+fn volume_of(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<ExitCode, Failure> {
+    if split_volume_name(&args.name).1.is_none() {
+        is_free(&args.at.trust, &args.at.server, &args.name)?;
+    }
+    branch(args, op)
 }
 
 fn one(args: &OneArgs, op: impl Fn(Name) -> VolumeOp) -> Result<ExitCode, Failure> {
@@ -123,14 +103,15 @@ fn create(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let made = VolumeOp::Create { name, mode };
     let (of, limits) = (args.name.clone(), changed(Limits::default(), &args.limits));
     let limited = (!limits.is_none()).then_some(VolumeOp::Limit { of, limits });
-    let at = (&args.at.trust, Some(&args.name));
-    if let Ok(other) = servers::of_volume("volume", &args.at.server, at)
-        && other != args.at.server
-    {
-        let text = format!("the server at {other} has a volume of this name: choose another one");
-        return Err(Failure::of(&args.name.to_string(), text));
-    }
-    let tree = connect(&args.at.trust, &args.at.server)?;
+    is_free(&args.at.trust, &args.at.server, &args.name)?;
+    let (trust, server) = (&args.at.trust, &args.at.server);
+    let tree = match args.own_store {
+        false => connect(trust, server)?,
+        true => {
+            let store = servers::make_store("volume create", server, trust)?;
+            connect_to_store(trust, server, StoreOf::Number(store))?
+        }
+    };
     change_all(tree, &args.name, [made].into_iter().chain(limited))
 }
 

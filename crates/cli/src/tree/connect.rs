@@ -1,0 +1,73 @@
+//! The trees that commands about volumes work on, and the names that volumes may have.
+
+use crate::args::TrustArgs;
+use crate::failure::Failure;
+use crate::{servers, trust};
+use files::{Options, Tree};
+use net::Addresses;
+use wire::{Name, StoreOf, VolumeState};
+
+pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
+    connect_in(trust, server, None)
+}
+
+/// The first tree of the store that has this volume, on whichever server.
+pub(super) fn connect_to(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: &Name,
+) -> Result<Tree, Failure> {
+    let addresses = servers::of_volume("volume", server, (trust, Some(volume)))?;
+    connect_to_store(trust, &addresses, StoreOf::Volume(volume.as_bytes()))
+}
+
+/// The first tree of a store.
+pub(super) fn connect_to_store(
+    trust: &TrustArgs,
+    server: &Addresses,
+    store: StoreOf<'_>,
+) -> Result<Tree, Failure> {
+    let volume = String::from_utf8_lossy(&store.text()).into_owned();
+    connect_as(trust, server, Some(volume))
+}
+
+fn connect_as(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: Option<String>,
+) -> Result<Tree, Failure> {
+    let options = Options {
+        name: format!("ariel volume, process {}", std::process::id()),
+        volume,
+        ..Options::default()
+    };
+    let (server, _) = trust::server("volume", server, trust)?;
+    Tree::connect(server, &options).map_err(|error| Failure::of("volume", error))
+}
+
+/// The tree of a volume; `None`: of the first one.
+pub(super) fn connect_in(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: Option<&Name>,
+) -> Result<Tree, Failure> {
+    let addresses = servers::of_volume("volume", server, (trust, volume))?;
+    connect_as(trust, &addresses, volume.map(ToString::to_string))
+}
+
+/// No volume of any server that answers has this name: each store knows its own alone.
+pub(super) fn is_free(trust: &TrustArgs, server: &Addresses, name: &Name) -> Result<(), Failure> {
+    match servers::volume_elsewhere("volume", server, (trust, name)) {
+        Ok(Some((other, info))) if !matches!(info.state, VolumeState::Deleted(_)) => {
+            let text = match other == *server {
+                true => "the name is taken: choose another one, or rename what has it".to_owned(),
+                false => {
+                    format!("the server at {other} has a volume of this name: choose another one")
+                }
+            };
+            Err(Failure::of(&name.to_string(), text))
+        }
+        // Where nobody can be asked, the store itself refuses what is in it.
+        _ => Ok(()),
+    }
+}
