@@ -52,6 +52,7 @@ mod memory;
 mod mmap;
 mod mountpoints;
 mod moved;
+mod moving;
 mod names_in_use;
 mod network;
 mod overlay;

@@ -13,7 +13,7 @@ pub fn can_have_servers(test: &str) -> bool {
 }
 
 /// The machines of the page, on which its commands ran up to the one that begins so.
-fn followed(until: &str) -> Machines {
+pub fn followed(until: &str) -> Machines {
     let mut machines = Machines::new(&["db", "server-1", "server-2", "build-1"]);
     for (name, command) in commands_of("servers.md") {
         if command.starts_with(until) {
@@ -182,7 +182,7 @@ pub fn with_one_tree() -> Machines {
     let mut machines = followed("ariel group create");
     let rest = commands_of("servers.md").into_iter();
     let rest = rest.skip_while(|(_, command)| !command.starts_with("ariel volume create"));
-    let rest = rest.take_while(|(_, command)| !command.starts_with("ariel machine revoke"));
+    let rest = rest.take_while(|(_, command)| !command.contains("--own-store"));
     for (name, command) in rest {
         machines.must(&name, &command);
     }
@@ -192,11 +192,12 @@ pub fn with_one_tree() -> Machines {
 /// The command of the page that starts a server.
 pub fn start_of(server: &str) -> String {
     let all = commands_of("servers.md").into_iter();
-    let mut starts = all.filter(|(name, command)| name == server && command.contains(" serve "));
+    let is_start = |command: &str| command.contains(" serve ") || command.starts_with("etcd ");
+    let mut starts = all.filter(|(name, command)| name == server && is_start(command));
     starts.next().expect("the page starts this server").1
 }
 
-fn start_again(machines: &mut Machines, server: &str) {
+pub fn start_again(machines: &mut Machines, server: &str) {
     machines.must(server, &start_of(server));
 }
 
