@@ -47,7 +47,11 @@ impl Stores {
                 self.is_asked(first_volume);
                 return Ok(record.turn);
             }
-            // An earlier attempt was cut short, or is another server's.
+            if here.is_some_and(|it| it.in_order && it.asked.elapsed() < SILENCE) {
+                let other = record.leaving_to.unwrap_or_default();
+                return Err(format!("it moves to {other} already"));
+            }
+            // An earlier attempt was cut short.
             record = self.stay(first_volume, &record)?;
             if here.is_some() {
                 self.open(first_volume)?;
