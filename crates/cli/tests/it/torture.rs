@@ -151,7 +151,8 @@ fn mounts_with_lifetimes_are_convicted() {
     let first: Vec<&str> = lines
         .take_while(|line| !line.contains("No order") && !line.contains("No file system"))
         .collect();
-    assert!((3..=7).contains(&first.len()), "{said}");
+    // A wrong answer takes two lines, as nothing before it explains it.
+    assert!((2..=7).contains(&first.len()), "{said}");
     let marked = first.iter().filter(|line| line.starts_with("  > "));
     assert_eq!(marked.count(), 1, "{said}");
     assert!(said.ends_with("NOT linearizable\n"), "{said}");
