@@ -140,6 +140,11 @@ impl Core {
         }
     }
 
+    /// Other stores hear what this one has promised of the disk.
+    pub(crate) fn note_promised(&self) {
+        self.lock().note_promised();
+    }
+
     /// Ends all connections: their volumes are elsewhere, or on their way.
     pub(crate) fn send_away(&self) {
         let links: Vec<Arc<Link>> = self.lock().links.values().cloned().collect();

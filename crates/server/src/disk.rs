@@ -2,6 +2,7 @@
 
 use crate::bulks::Bulks;
 use crate::held::HeldLog;
+use crate::sharing::Share;
 use logic::server::{Bulk, By, Disk, On};
 use store::{Apply, Store};
 use wire::{
@@ -18,8 +19,15 @@ pub(crate) struct StoreDisk<'a> {
     pub(crate) logged: &'a mut bool,
     /// It must be stable before.
     pub(crate) firm: &'a mut bool,
-    /// Bytes of logs on the same disk that other stores have promised.
-    pub(crate) promised_elsewhere: u64,
+    /// The promises of other stores on the same disk, if there are some.
+    pub(crate) share: Option<&'a Share>,
+}
+
+impl StoreDisk<'_> {
+    /// Bytes of logs that other stores have promised.
+    fn promised_elsewhere(&self) -> u64 {
+        self.share.map_or(0, Share::of_others)
+    }
 }
 
 impl Disk for StoreDisk<'_> {
@@ -50,9 +58,8 @@ impl Disk for StoreDisk<'_> {
             data: &data,
             delegated,
         };
-        let elsewhere = self.promised_elsewhere;
         let promised = promised.map(|promised| RoomOfDisk {
-            log_bytes: promised.log_bytes.saturating_add(elsewhere),
+            log_bytes: promised.log_bytes.saturating_add(self.promised_elsewhere()),
             ..promised
         });
         let outcome = self.store.apply_beside(apply, promised);
@@ -159,7 +166,7 @@ impl Disk for StoreDisk<'_> {
     fn room(&self, volume: u32) -> RoomOfDisk {
         let room = self.store.room(volume);
         RoomOfDisk {
-            log_bytes: room.log_bytes.saturating_sub(self.promised_elsewhere),
+            log_bytes: room.log_bytes.saturating_sub(self.promised_elsewhere()),
             ..room
         }
     }

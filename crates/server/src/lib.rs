@@ -234,10 +234,15 @@ impl Server {
         let further = Partition::start(data, store, &self.common, Box::new(on_failure))?;
         further.core.cooperate(*self.common.policy.lock());
         let further = Arc::new(further);
+        // While there was one store, nobody asked it what it had promised.
+        for partition in self.router.all() {
+            partition.core.note_promised();
+        }
         tracing::info!(data = %data.display(), "serving a further store");
         self.router.add(&further);
         if let Gate::Cell(machines) = &self.common.gate {
-            // They may have changed since it was opened.
+            // A change of groups that is under way has been told to this store, or not: the cell
+            // answers when it is made.
             further.core.set_members(machines.members());
         }
         Ok(())
@@ -393,10 +398,11 @@ impl Server {
     ///
     /// # Errors
     /// One could not be checked: the cause, and the cure.
-    pub fn check(&self) -> Result<Vec<(PathBuf, store::Report)>, String> {
-        let all = self.router.all().into_iter();
-        all.map(|one| Ok((one.data.clone(), one.check()?)))
-            .collect()
+    pub fn check(&self) -> Result<(store::Report, Vec<(PathBuf, store::Report)>), String> {
+        let first = self.router.first().check()?;
+        let further = self.router.further().into_iter();
+        let further = further.map(|one| Ok((one.data.clone(), one.check()?)));
+        Ok((first, further.collect::<Result<_, String>>()?))
     }
 
     /// Where the time goes in the first store, by kind: of requests from arrival to answer; and of

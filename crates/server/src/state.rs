@@ -141,6 +141,11 @@ impl State {
         self.regroupings.clear();
     }
 
+    /// Other stores on the disk hear what this one has promised.
+    pub(crate) fn note_promised(&self) {
+        self.share.note(self.machine.promised_log_bytes());
+    }
+
     /// Gives the machine one input and carries out what comes of it.
     pub(crate) fn handle(&mut self, input: Input, after: &mut After) {
         let Some(store) = &mut self.store else {
@@ -148,26 +153,28 @@ impl State {
         };
         let mut outputs = std::mem::take(&mut self.outputs);
         let (mut logged, mut firm) = (false, false);
-        let shared = self.share.is_shared();
-        let alone = shared.then(|| self.share.begin(store.room(store.root().volume)));
-        let promised_elsewhere = if shared { self.share.of_others() } else { 0 };
+        let share = self.share.is_shared().then_some(&self.share);
+        // Where room is scarce, until it shows on the disk what the step has taken.
+        let alone = share.and_then(|share| share.begin(store.room(store.root().volume)));
         let mut disk = StoreDisk {
             store,
             bulks: &mut self.bulks,
             held: &mut self.held,
             logged: &mut logged,
             firm: &mut firm,
-            promised_elsewhere,
+            share,
         };
         // Read under the lock: the machine's time never runs backwards.
         let now = net::clock::now_ns();
         let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
-        self.share.note(self.machine.promised_log_bytes());
-        drop(alone);
+        if let Some(share) = share {
+            share.note(self.machine.promised_log_bytes());
+        }
         // Before the changes that it may be about: a note that comes too early does no harm.
         self.held.write_out();
         let mut written = if logged { store.write_out() } else { Ok(()) };
+        drop(alone);
         if firm && written.is_ok() {
             written = store.sync_handle().sync();
         }
