@@ -223,7 +223,7 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
         "profile" => profile::of_server(&server),
         "tokens" => show::server_tokens(&server.tokens()),
         "fsck" => match server.check() {
-            Ok(reports) => show::reports(&reports),
+            Ok((first, further)) => show::reports(&first, &further),
             Err(error) => control::refusal(format_args!("{error}")),
         },
         word if word.starts_with(cooperate::ASK) => {

@@ -17,7 +17,7 @@ use net::{Addresses, Missing};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wire::{Name, SessionId, VolumeInfo, VolumeState, volume_numbers};
+use wire::{Name, SessionId, VolumeInfo, VolumeState};
 
 /// A server, by its name, and the volumes that it has; or why it does not tell.
 pub(crate) struct Found {
@@ -31,8 +31,6 @@ pub(crate) struct Found {
 pub(crate) struct One {
     pub(crate) name: String,
     pub(crate) addresses: Addresses,
-    /// The number by which it numbers volumes.
-    number: u32,
 }
 
 /// The servers of the cell, as one of them tells, and how this machine shows itself to
@@ -84,7 +82,6 @@ pub(crate) fn running(
             Some(addresses) => running.servers.push(One {
                 name: line.name,
                 addresses,
-                number: line.number,
             }),
         }
     }
@@ -128,18 +125,23 @@ fn volumes_at(
 /// Asks a server about its stores, with the credential in a directory.
 pub(crate) fn ask_stores(
     what: &str,
-    (server, dir): (&Addresses, &Path),
+    at: (&Addresses, &Path),
     question: StoreQuestion,
 ) -> Result<StoreAnswer, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::of(what, error);
-    let credential = Credential::read(dir).map_err(|error| failed(&error))?;
-    let tls = credential
-        .ok_or_else(|| failed(&"the credential is gone"))?
-        .tls();
-    let tls = tls.map_err(|error| failed(&error))?;
-    match cell::ask(server, &tls, &Question::Stores(question)).map_err(|error| failed(&error))? {
-        Answer::Stores(answer) => Ok(answer),
-        _ => Err(failed(&cell::AskError::Strange)),
+    ask_about(at, question).map_err(|error| Failure::of(what, error))
+}
+
+/// The same, with an error in words.
+pub(crate) fn ask_about(
+    (server, dir): (&Addresses, &Path),
+    question: StoreQuestion,
+) -> Result<StoreAnswer, String> {
+    let credential = Credential::read(dir).map_err(|error| error.to_string())?;
+    let tls = credential.ok_or("the credential is gone")?.tls()?;
+    match cell::ask(server, &tls, &Question::Stores(question)) {
+        Ok(Answer::Stores(answer)) => Ok(answer),
+        Ok(_) => Err(cell::AskError::Strange.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -395,12 +397,10 @@ const MOUNT: &str = "mount";
 /// The server that has a volume, and what it says of it; nothing: none has it.
 fn find(running: Running, volume: u32) -> Result<Option<Having>, String> {
     let Running {
-        mut servers,
+        servers,
         stopped,
         trust,
     } = running;
-    // The server that has made it has it still, as a rule.
-    servers.sort_by_key(|one| one.number != volume_numbers::server(volume));
     let all = servers.into_iter().map(|one| (one.name, one.addresses));
     let is_meant = |info: &VolumeInfo| info.id == volume;
     let all = (all.collect(), stopped);
@@ -424,7 +424,6 @@ impl Servers for OfMount {
             running.servers.push(One {
                 name: self.server.to_string(),
                 addresses: self.server.clone(),
-                number: volume_numbers::server(volume),
             });
         }
         let Some((addresses, info)) = find(running, volume)? else {

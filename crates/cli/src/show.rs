@@ -137,27 +137,18 @@ pub(crate) fn report(report: &store::Report) -> Value {
     })
 }
 
-/// Reports of all stores of a server, as one.
-pub(crate) fn reports(all: &[(PathBuf, store::Report)]) -> Value {
-    let mut shown = all.iter().map(|(_, of)| report(of));
-    let mut whole = shown.next().unwrap_or_default();
-    for (one, (dir, _)) in shown.zip(&all[1.min(all.len())..]) {
+/// Reports of all stores of a server, as one; lines about further stores begin with their places.
+pub(crate) fn reports(first: &store::Report, further: &[(PathBuf, store::Report)]) -> Value {
+    let mut whole = report(first);
+    for (dir, one) in further.iter().map(|(dir, of)| (dir.display(), report(of))) {
         whole["clean"] = json!(whole["clean"] == true && one["clean"] == true);
         for sum in ["objects", "bytes", "orphans"] {
-            let both = whole[sum].as_u64().unwrap_or(0) + one[sum].as_u64().unwrap_or(0);
-            whole[sum] = json!(both);
+            whole[sum] = json!(whole[sum].as_u64().unwrap_or(0) + one[sum].as_u64().unwrap_or(0));
         }
         for list in ["damages", "losses", "warnings"] {
             let lines = one[list].as_array().into_iter().flatten();
-            let lines: Vec<Value> = lines
-                .map(|line| {
-                    json!(format!(
-                        "{}: {}",
-                        dir.display(),
-                        line.as_str().unwrap_or("")
-                    ))
-                })
-                .collect();
+            let lines = lines.filter_map(Value::as_str);
+            let lines = lines.map(|line| json!(format!("{dir}: {line}")));
             if let Some(of_all) = whole[list].as_array_mut() {
                 of_all.extend(lines);
             }

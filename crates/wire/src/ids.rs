@@ -187,3 +187,33 @@ impl core::fmt::Display for Fid {
         write!(f, "{}.{}.{}", self.volume, self.vnode, self.uniq)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::volume_numbers::*;
+
+    #[test]
+    fn stores_number_their_volumes_apart() {
+        let first = |number| first(number).unwrap();
+        let further = |number, store| first_of_further(number, store).unwrap();
+        let stores = [
+            first(0),
+            first(3),
+            further(0, 1),
+            further(0, STORE_MAX),
+            further(3, 1),
+        ];
+        for (at, one) in stores.iter().enumerate() {
+            let others = stores[at + 1..].iter();
+            assert!(others.into_iter().all(|other| store(*other) != store(*one)));
+            assert_eq!((count(*one), store(*one + 9)), (1, store(*one)));
+            let beside = is_further(*one).then_some(*one);
+            assert_eq!(first_beside(*one + 9), beside);
+        }
+        assert_eq!(stores.map(server), [0, 3, 0, 0, 3]);
+        assert_eq!(count(first(3) + 1_000_000), 1_000_001);
+        assert!(first_of_further(0, 0).is_none() && first_of_further(0, STORE_MAX + 1).is_none());
+        assert_eq!(server(further(SERVER_MAX, STORE_MAX)), SERVER_MAX);
+    }
+}

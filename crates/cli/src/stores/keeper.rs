@@ -76,7 +76,7 @@ impl Stores {
                 self.take_back_if_silent(first_volume, turn)
             }
             Part::Leaves(_) => Ok(()),
-            Part::Takes(turn) => self.take_over(first_volume, turn).map(drop),
+            Part::Takes(turn) => self.take_over(first_volume, turn),
             Part::Nothing => {
                 if let Some(now) = self.lock().closed.get_mut(&first_volume)
                     && now.turn == closed.turn

@@ -14,12 +14,10 @@ mod places;
 pub(crate) use keeper::Keeper;
 
 use crate::gate::Gatekeeper;
-use crate::trust;
-use cell::{
-    Answer, Cell, Credential, Listed, Part, Placement, Question, Role, StoreAnswer, StoreQuestion,
-};
+use crate::{servers, trust};
+use cell::{AskError, Cell, Listed, Part, Placement, Role, StoreAnswer, StoreQuestion};
 use moving::Move;
-use net::{Addresses, ClientTls};
+use net::Addresses;
 use places::Places;
 use server::Server;
 use ship::Answerer;
@@ -36,6 +34,7 @@ const WAITING_MAX: usize = 64;
 /// A store that was closed for another server is served here again when that one has asked nothing
 /// about it for so long.
 const SILENCE: Duration = Duration::from_secs(10);
+
 /// The further stores of a server.
 pub(crate) struct Stores {
     server: Weak<Server>,
@@ -82,6 +81,11 @@ struct Closed {
     asked: Instant,
     /// It is not looked at before.
     not_before: Instant,
+}
+
+/// The reason when a server answers something else than what it was asked.
+fn strange() -> String {
+    AskError::Strange.to_string()
 }
 
 /// The number of a store in the cell's records.
@@ -339,12 +343,14 @@ impl Stores {
         self.acting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over a store of which the whole copy is here; false: it was taken back.
-    fn take_over(&self, first_volume: u32, turn: u64) -> Result<bool, String> {
+    /// Takes over a store of which the whole copy is here, unless a new move has begun with that
+    /// copy, or it was taken back.
+    fn take_over(&self, first_volume: u32, turn: u64) -> Result<(), String> {
         let _acting = self.act();
-        match self.win(first_volume, turn)? {
-            true => self.open(first_volume).map(|()| true),
-            false => Ok(false),
+        let is_here = self.lock().closed.contains_key(&first_volume);
+        match is_here && self.win(first_volume, turn)? {
+            true => self.open(first_volume),
+            false => Ok(()),
         }
     }
 
@@ -373,19 +379,9 @@ impl Stores {
         addresses.ok_or_else(|| format!("{name} does not run: see `ariel cell servers`"))
     }
 
-    fn tls(&self) -> Result<ClientTls, String> {
-        let credential = Credential::read(&self.credentials).map_err(|error| error.to_string())?;
-        let credential = credential.ok_or("the server's credential of an administrator is gone")?;
-        credential.tls()
-    }
-
     /// Asks another server about stores.
     fn ask(&self, at: &Addresses, question: StoreQuestion) -> Result<StoreAnswer, String> {
-        match cell::ask(at, &self.tls()?, &Question::Stores(question)) {
-            Ok(Answer::Stores(answer)) => Ok(answer),
-            Ok(_) => Err("it answers something else: use the same version of Ariel".into()),
-            Err(error) => Err(error.to_string()),
-        }
+        servers::ask_about((at, &self.credentials), question)
     }
 
     fn volumes_at(&self, at: &Addresses) -> Result<Vec<VolumeInfo>, String> {
@@ -393,6 +389,6 @@ impl Stores {
             StoreAnswer::Volumes(listed) => listed.volumes(),
             _ => None,
         };
-        listed.ok_or_else(|| "it answers something else: use the same version of Ariel".into())
+        listed.ok_or_else(strange)
     }
 }

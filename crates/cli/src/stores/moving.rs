@@ -8,8 +8,8 @@
 //! before leaves it as it was; a move that a crash interrupts is begun again by the same command,
 //! or, if the copy was whole, goes on by itself.
 
-use super::{Stores, record_of};
-use cell::{Moving, Stage, StoreAnswer, StoreQuestion};
+use super::{Stores, record_of, strange};
+use cell::{Moving, Part, Stage, StoreAnswer, StoreQuestion};
 use net::Addresses;
 use ship::{Ask, Round, Source, Target, Told};
 use std::path::Path;
@@ -112,7 +112,7 @@ impl Source for There<'_> {
         };
         match self.stores.ask(&self.server, question)? {
             StoreAnswer::Shipped(told) => Ok(told),
-            _ => Err("it answers something else: use the same version of Ariel".into()),
+            _ => Err(strange()),
         }
     }
 }
@@ -131,15 +131,15 @@ impl Stores {
         volume: &str,
         number: u32,
     ) -> Result<StoreAnswer, String> {
-        let is_name = Name::new(volume.as_bytes()).is_ok();
+        Name::new(volume.as_bytes()).map_err(|_| "that is no name of a volume")?;
         let mut state = self.lock();
         if let Some(known) = state.moves.get(volume).filter(|one| !one.is_over()) {
             return Ok(StoreAnswer::Moving(known.progress()));
         }
-        if !is_name || state.moves.len() >= KNOWN_MAX {
+        if state.moves.len() >= KNOWN_MAX {
             state.moves.retain(|_, one| !one.is_over());
         }
-        if !is_name || state.moves.len() >= KNOWN_MAX {
+        if state.moves.len() >= KNOWN_MAX {
             return Err("so many volumes move to this server: wait until some have come".into());
         }
         let new = Move::new();
@@ -214,6 +214,10 @@ impl Stores {
         if record.server != found.name {
             return Err("it has just moved: see `ariel volume list --all`".into());
         }
+        let whole_of = self.places.whole_of(first_volume);
+        if let Part::Takes(_) = record.part(self.own()?, whole_of) {
+            return Err("an earlier move is just taken to its end: try again".into());
+        }
         {
             let mut mine = of.lock();
             mine.first_volume = Some(first_volume);
@@ -223,43 +227,27 @@ impl Stores {
         self.places.begin_with_left(first_volume)
     }
 
-    /// Finds the server that has a volume in a store that can move.
+    /// Finds the server that has a volume in a store that can move: the record says it.
     fn find(&self, volume: &str, number: u32) -> Result<Found, String> {
         let first_volume = first_of(number, volume)?;
-        let here = self.server()?.volumes();
-        let is_it = |info: &VolumeInfo| info.id == number && info.state == VolumeState::Present;
-        if here.iter().any(is_it) {
+        let name = self.record(first_volume)?.server;
+        if self.own.as_deref() == Some(&name) {
             return Err(format!("{volume} is on this server already"));
         }
-        let servers = self.cell().servers().map_err(|error| error.to_string())?;
-        let mut silent = Vec::new();
-        for line in servers {
-            if self.own.as_deref() == Some(&line.name) {
-                continue;
-            }
-            let addresses = line.addresses.and_then(|text| text.parse().ok());
-            let asked = addresses.map(|server| (self.volumes_at(&server), server));
-            let Some((Ok(volumes), server)) = asked else {
-                silent.push(line.name);
-                continue;
-            };
-            if volumes.iter().any(is_it) {
-                names_are_free(&here, &volumes, first_volume)?;
-                return Ok(Found {
-                    name: line.name,
-                    server,
-                    first_volume,
-                });
-            }
+        let server = self.line_of(&name)?;
+        let there = self.volumes_at(&server)?;
+        let is_it = |info: &VolumeInfo| info.id == number && info.state == VolumeState::Present;
+        if !there.iter().any(is_it) {
+            return Err(format!(
+                "{name} does not serve {volume} now: see `ariel volume list --all`, and its log"
+            ));
         }
-        let without = match silent.is_empty() {
-            true => String::new(),
-            false => format!(" ({} did not answer)", silent.join(", ")),
-        };
-        Err(format!(
-            "no server of the cell has a volume {volume}{without}: `ariel volume list --all` shows \
-             all"
-        ))
+        names_are_free(&self.server()?.volumes(), &there, first_volume)?;
+        Ok(Found {
+            name,
+            server,
+            first_volume,
+        })
     }
 
     /// Copies a store that is in use, until little changes.
@@ -288,7 +276,7 @@ impl Stores {
         };
         match self.ask(&found.server, question)? {
             StoreAnswer::Left(turn) => Ok(turn),
-            _ => Err("it answers something else: use the same version of Ariel".into()),
+            _ => Err(strange()),
         }
     }
 
@@ -307,7 +295,7 @@ impl Stores {
         self.places.has_come(first_volume, turn)?;
         // The store cannot be given back before this server knows the record.
         while !self.wins(first_volume, turn)? {
-            std::thread::sleep(UNKNOWN);
+            self.await_database()?;
         }
         let opened = {
             let _acting = self.act();
@@ -318,6 +306,19 @@ impl Stores {
             self.note_closed(first_volume, 0);
             format!("it is on this server now, but cannot be opened, which is tried again: {error}")
         })
+    }
+
+    /// The database did not answer, and tells nobody when it does again: it is asked anew a little
+    /// later, unless the server ends before.
+    fn await_database(&self) -> Result<(), String> {
+        let state = self.lock();
+        let ends = |state: &mut super::State| !state.ending;
+        let waited = self.changed.wait_timeout_while(state, UNKNOWN, ends);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.ending {
+            true => Err("the server ends, and takes the move to its end when it starts".into()),
+            false => Ok(()),
+        }
     }
 
     /// Does the record name this server by now? An error: the other one has taken the store back.

@@ -1,14 +1,14 @@
 //! `ariel volume move`: the server that takes the volume does the work, and this shows how far it
 //! is.
 
+use super::progress::bar;
 use super::volume::say;
 use crate::args::MoveArgs;
 use crate::failure::{FAILED, Failure};
 use crate::servers::{ask_stores, running, volume_elsewhere};
 use cell::{AskError, Moving, Stage, StoreAnswer, StoreQuestion};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use net::Addresses;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -17,7 +17,8 @@ use wire::VolumeState;
 
 const LINE: &str = "{spinner} {bytes:>11} of {total_bytes:<11} {bar:20} {bytes_per_sec:>13}  {msg}";
 const WHAT: &str = "volume move";
-/// How often the server is asked how far it is.
+/// How often the server is asked how far it is: it answers questions, and says nothing unasked. The
+/// move, or the silence of the server, bounds how long.
 const POLL: Duration = Duration::from_millis(200);
 /// For so long a server that does not answer is asked again.
 const AWAY: Duration = Duration::from_secs(10);
@@ -105,7 +106,7 @@ fn number(args: &MoveArgs) -> Result<u32, Failure> {
 
 /// Shows how far it is, until it is over.
 fn follow(taker: &Taker, volume: &str, quiet: bool) -> Result<Moving, Failure> {
-    let bar = bar(quiet);
+    let bar = bar(quiet, LINE, None);
     let mut heard = Instant::now();
     loop {
         let question = StoreQuestion::Progress {
@@ -133,18 +134,6 @@ fn follow(taker: &Taker, volume: &str, quiet: bool) -> Result<Moving, Failure> {
         }
         thread::sleep(POLL);
     }
-}
-
-fn bar(quiet: bool) -> ProgressBar {
-    let target = match quiet || !io::stderr().is_terminal() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template(LINE) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn show(bar: &ProgressBar, moving: &Moving) {

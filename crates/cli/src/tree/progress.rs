@@ -8,6 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LINE: &str = "{spinner} {bytes:>11} of {total_bytes:<11} {bar:20} {bytes_per_sec:>13} \
                     {eta:>4} left  {msg}";
 
+/// A bar of this form. Nothing is shown if nobody wants it, or there is no terminal.
+pub(super) fn bar(quiet: bool, form: &str, length: Option<u64>) -> ProgressBar {
+    let target = match quiet || !io::stderr().is_terminal() {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::stderr(),
+    };
+    let bar = ProgressBar::with_draw_target(length, target);
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// The progress of one command.
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -18,16 +31,8 @@ pub(super) struct Progress {
 impl Progress {
     /// Nothing is shown if nobody wants it, or there is no terminal.
     pub(super) fn new(quiet: bool) -> Self {
-        let target = match quiet || !io::stderr().is_terminal() {
-            true => ProgressDrawTarget::hidden(),
-            false => ProgressDrawTarget::stderr(),
-        };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
-        if let Ok(style) = ProgressStyle::with_template(LINE) {
-            bar.set_style(style);
-        }
         Self {
-            bar,
+            bar: bar(quiet, LINE, Some(0)),
             done: AtomicU64::new(0),
             found: AtomicU64::new(0),
         }
