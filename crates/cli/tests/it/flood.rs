@@ -28,6 +28,9 @@ const LEAST: Duration = Duration::from_millis(4);
 const ATTEMPTS: usize = 4;
 /// Most memory that attackers make a server take beside what it has.
 const MORE_MIB: u64 = 192;
+/// The idle time and the attack take turns; fewer answers than these have no slowest hundredth.
+const TURNS: usize = 2;
+const SAMPLES: usize = 100;
 /// Connections that do nothing.
 const IDLE: usize = 1000;
 
@@ -86,15 +89,16 @@ fn recorded(cell: &Cell, credential: &Path) -> Vec<u8> {
 
 /// The slowest of a hundred answers.
 fn p99(mut times: Vec<Duration>) -> Duration {
-    assert!(times.len() >= 100, "{} samples", times.len());
+    assert!(times.len() >= SAMPLES, "{} samples", times.len());
     times.sort_unstable();
     times[times.len() * 99 / 100]
 }
 
-/// Asks, through a mount, what the server alone knows, for so long.
+/// Asks, through a mount, what the server alone knows, for so long, and until there are enough
+/// answers.
 fn ask(dir: &Path, time: Duration) -> Vec<Duration> {
     let (began, mut times) = (Instant::now(), Vec::new());
-    while began.elapsed() < time {
+    while began.elapsed() < time || times.len() < SAMPLES / TURNS {
         let asked = Instant::now();
         rustix::fs::statvfs(dir).unwrap();
         times.push(asked.elapsed());
@@ -131,7 +135,7 @@ fn turns(
 ) -> Figures {
     let (mut idle, mut under, mut mib) = (Vec::new(), Vec::new(), 0);
     let done = AtomicU64::new(0);
-    for turn in 0..2 {
+    for turn in 0..TURNS as u64 {
         calm();
         idle.extend(ask(dir, round_time()));
         let ends = AtomicBool::new(false);
