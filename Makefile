@@ -13,8 +13,8 @@ MAN = $(PREFIX)/share/man/man1
 UNITS = $(PREFIX)/lib/systemd/system
 USERS = $(PREFIX)/lib/sysusers.d
 
-# Tests with mounts wait more than they compute: two more at once than there are processors.
-TESTS = $(shell expr $$(nproc) + 2)
+# Tests with mounts wait more than they compute: one more at once than there are processors.
+TESTS = $(shell expr $$(nproc) + 1)
 
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
