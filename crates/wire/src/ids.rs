@@ -115,6 +115,28 @@ pub mod volume_numbers {
         }
     }
 
+    /// A replica in a further store: the next volume after the first one, which stays empty.
+    #[must_use]
+    pub const fn replica(first: u32) -> u32 {
+        first + 1
+    }
+
+    /// May this be a replica?
+    #[must_use]
+    pub const fn is_replica(volume: u32) -> bool {
+        is_further(volume) && count(volume) == 2
+    }
+
+    /// A release of a replica, from 1 on: the same number at each server. `None`: the store has no
+    /// number for it.
+    #[must_use]
+    pub const fn release(replica: u32, release: u32) -> Option<u32> {
+        match release < (1 << STORE_SHIFT) - 2 {
+            true => Some(replica + release),
+            false => None,
+        }
+    }
+
     /// The first volume of the further store that has this volume; `None`: it is in a first store.
     #[must_use]
     pub const fn first_beside(volume: u32) -> Option<u32> {
@@ -212,6 +234,11 @@ mod tests {
             assert_eq!(first_beside(*one + 9), beside);
         }
         assert_eq!(stores.map(server), [0, 3, 0, 0, 3]);
+        let of = replica(further(3, 1));
+        assert!(is_replica(of) && !is_replica(of + 1) && !is_replica(first(3) + 1));
+        assert_eq!(release(of, 1), Some(of + 1));
+        let last = release(of, 65_533).unwrap();
+        assert_eq!((store(last), release(of, 65_534)), (store(of), None));
         assert_eq!(count(first(3) + 1_000_000), 1_000_001);
         assert!(first_of_further(0, 0).is_none() && first_of_further(0, STORE_MAX + 1).is_none());
         assert_eq!(server(further(SERVER_MAX, STORE_MAX)), SERVER_MAX);

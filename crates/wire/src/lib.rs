@@ -52,8 +52,8 @@ pub use stream::{
     Child, Dump, Identity, Provenance, Receiving, StreamChunk, StreamHead, StreamPiece,
 };
 pub use volume::{
-    FIRST_VOLUME, Limits, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME,
-    ScheduleRule, StoreOf, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
-    is_volume_name, snapshot_name, split_volume_name,
+    FIRST_VOLUME, Limits, REPLICA_SUFFIX, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK,
+    SNAPSHOTS_NAME, ScheduleRule, StoreOf, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp,
+    VolumeState, is_replica_name, is_volume_name, replica_name, snapshot_name, split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -3,7 +3,7 @@
 //! A volume is named by people; a snapshot of it by `VOLUME@SNAPSHOT`. Fids hold its number, which
 //! is never used again.
 
-use crate::ids::{Fid, Time};
+use crate::ids::{Fid, Time, volume_numbers};
 use crate::name::Name;
 use crate::refusal::Refusal;
 use crate::stream::{Provenance, StreamHead};
@@ -59,6 +59,16 @@ pub enum VolumeOp {
     Publish { volume: u32 },
     /// A snapshot that is being received is not wanted any more.
     Discard { volume: u32 },
+    /// Begins to receive this release of a volume into its replica, or goes on, as with `Receive`.
+    /// The replica is made with the first one, in a store that has nothing else; each further one
+    /// has what changed since the one before it.
+    ReceiveRelease {
+        name: Name,
+        head: Box<StreamHead>,
+        release: u32,
+    },
+    /// The releases below this one are not kept any more: what nobody has open of them goes.
+    DropReleases { volume: u32, below: u32 },
 }
 
 /// How much a volume may have: what its live tree refers to counts, not what snapshots keep
@@ -162,6 +172,24 @@ pub struct ScheduleRule {
     pub keep: u16,
 }
 
+/// The end of the names of replicas, as Andrew calls them: no other volume is given such a name.
+pub const REPLICA_SUFFIX: &[u8] = b".readonly";
+
+/// The name of the replica of a volume.
+pub fn replica_name(volume: &[u8]) -> Result<Name, Refusal> {
+    let name = Name::new(&[volume, REPLICA_SUFFIX].concat())?;
+    match is_volume_name(name.as_bytes()) {
+        true => Ok(name),
+        false => Err(Refusal::NameTooLong),
+    }
+}
+
+/// Is it the name of a replica, or of a release of one?
+pub fn is_replica_name(name: &[u8]) -> bool {
+    let volume = name.split(|byte| *byte == SNAPSHOT_MARK).next();
+    volume.is_some_and(|volume| volume.ends_with(REPLICA_SUFFIX))
+}
+
 /// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeState {
@@ -221,6 +249,12 @@ impl VolumeInfo {
     /// Its root directory.
     pub fn root(&self) -> Fid {
         Fid::root(self.id)
+    }
+
+    /// Is it the replica of a volume: read-only, and changed by releases alone?
+    pub fn is_replica(&self) -> bool {
+        let named = is_replica_name(self.name.as_bytes()) && self.snapshot_of.is_none();
+        named && volume_numbers::is_replica(self.id)
     }
 }
 
@@ -313,6 +347,16 @@ mod tests {
             assert_eq!(StoreOf::parse(volume), None);
         }
         assert_eq!(StoreOf::parse(b"@:x"), Some(StoreOf::Volume(b":x")));
+    }
+
+    #[test]
+    fn a_replica_is_named_after_its_volume() {
+        let replica = replica_name(b"home").unwrap();
+        assert_eq!(replica.as_bytes(), b"home.readonly");
+        assert!(is_replica_name(b"home.readonly") && is_replica_name(b"home.readonly@release-3"));
+        assert!(!is_replica_name(b"home") && !is_replica_name(b"home@x.readonly"));
+        let long = [b'a'; VOLUME_NAME_BYTES];
+        assert_eq!(replica_name(&long), Err(Refusal::NameTooLong));
     }
 
     #[test]

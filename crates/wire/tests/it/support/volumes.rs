@@ -46,6 +46,15 @@ pub(super) fn volume_ops() -> Vec<Op> {
         },
         VolumeOp::Publish { volume: 9 },
         VolumeOp::Discard { volume: 9 },
+        VolumeOp::ReceiveRelease {
+            name: Name::new(b"home.readonly").unwrap(),
+            head: Box::new(stream_head()),
+            release: u32::MAX,
+        },
+        VolumeOp::DropReleases {
+            volume: 9,
+            below: u32::MAX,
+        },
     ];
     ops.into_iter().map(Op::Volume).collect()
 }
