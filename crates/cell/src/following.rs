@@ -77,6 +77,7 @@ impl CellDoor {
                 "{name} is the server that answers: ask another one of the cell"
             )));
         }
+        self.cell.forget_replicas_of(name)?;
         match self.cell.forget_server(name)? {
             true => Ok(Answer::Ok),
             false => Err(CellError::Refused(format!(

@@ -38,6 +38,7 @@ mod placement_tests;
 mod private;
 mod question;
 mod renewal;
+mod replicas;
 mod revision;
 mod stores;
 #[cfg(test)]
@@ -59,8 +60,9 @@ pub use members::{Cell, CellError};
 pub use placement::{Part, Placement};
 pub use question::{Answer, AskError, Given, Invite, Question, ask, join};
 pub use renewal::Renewal;
+pub use replicas::Replicas;
 pub use revision::ServerLine;
-pub use stores::{Listed, Moving, OnStores, Stage, StoreAnswer, StoreQuestion};
+pub use stores::{Listed, Moving, OnStores, Site, Stage, StoreAnswer, StoreQuestion};
 pub use token::{Narrower, TOKEN_BYTES_MAX, attenuate};
 pub use user::{Proof, User, ssh_key, to_sign};
 pub use words::{Words, group_name, machine_name, user_name};

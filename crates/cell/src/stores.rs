@@ -5,10 +5,11 @@ use crate::door::{CellDoor, NOT_ADMINISTRATOR};
 use crate::machine::{Machine, Role};
 use crate::members::{CellError, refused};
 use crate::question::Answer;
+use crate::replicas::Replicas;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
-use wire::{Outcome, VOLUMES_MAX, VolumeInfo};
+use wire::{Outcome, Time, VOLUMES_MAX, VolumeInfo};
 
 /// A question about stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,6 +64,36 @@ pub enum StoreQuestion {
         /// The volume's name.
         volume: String,
     },
+    /// Root of a trusted machine wants a replica of a volume on the server that is asked.
+    Replicate {
+        /// The volume's number.
+        volume: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Root of a trusted machine wants the replica that the server has no more.
+    Unreplicate {
+        /// The number of the volume of which it is a replica.
+        volume: u32,
+    },
+    /// Which replicas has a volume?
+    Replicas {
+        /// Its number.
+        volume: u32,
+    },
+    /// Which releases has the server that is asked in its replica?
+    Site {
+        /// The number of the first volume of the replica's store.
+        first_volume: u32,
+    },
+    /// Root of a trusted machine has prepared a release at the servers that have replicas, and it
+    /// is made.
+    Release {
+        /// The number of the volume of which it is a release.
+        volume: u32,
+        /// The release: the next one, or the one that was just made.
+        release: u32,
+    },
 }
 
 /// An answer about stores.
@@ -71,7 +102,7 @@ pub enum StoreQuestion {
 pub enum StoreAnswer {
     /// The volumes.
     Volumes(Listed),
-    /// A further store was made, whose first volume has this number.
+    /// A further store was made, or is there, whose first volume has this number.
     Made(u32),
     /// Of a store's directory.
     Shipped(ship::Told),
@@ -79,6 +110,10 @@ pub enum StoreAnswer {
     Left(u64),
     /// A move.
     Moving(Moving),
+    /// The replicas of a volume; none: it has none.
+    Replicas(Option<Replicas>),
+    /// The releases of a replica.
+    Site(Site),
     /// It is done.
     Done,
 }
@@ -143,6 +178,17 @@ pub enum Stage {
     Failed(String),
 }
 
+/// The releases that a server has in its replica of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The one that readers see; 0: none yet.
+    pub published: u32,
+    /// When that one was made.
+    pub made: Option<Time>,
+    /// The one that is all here, and that nobody sees yet.
+    pub prepared: Option<u32>,
+}
+
 /// Answers questions about the stores of a server.
 pub type OnStores = dyn Fn(StoreQuestion) -> Result<StoreAnswer, String> + Send + Sync;
 
@@ -151,9 +197,17 @@ fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
     let administers = asker.role == Role::Administrator;
     let rights = &asker.rights;
     match question {
-        StoreQuestion::Volumes | StoreQuestion::Progress { .. } => true,
-        StoreQuestion::Serves { .. } => true,
-        StoreQuestion::Make | StoreQuestion::Move { .. } | StoreQuestion::Cancel { .. } => {
+        StoreQuestion::Volumes
+        | StoreQuestion::Progress { .. }
+        | StoreQuestion::Serves { .. }
+        | StoreQuestion::Replicas { .. }
+        | StoreQuestion::Site { .. } => true,
+        StoreQuestion::Make
+        | StoreQuestion::Move { .. }
+        | StoreQuestion::Cancel { .. }
+        | StoreQuestion::Replicate { .. }
+        | StoreQuestion::Unreplicate { .. }
+        | StoreQuestion::Release { .. } => {
             administers || (rights.root && rights.trusted && rights.write && rights.uids.is_empty())
         }
         StoreQuestion::Ship { .. }
@@ -167,7 +221,12 @@ impl StoreQuestion {
     pub(crate) fn noted(&self) -> Option<serde_json::Value> {
         use serde_json::json;
         match self {
-            Self::Volumes | Self::Progress { .. } | Self::Serves { .. } | Self::Ship { .. } => None,
+            Self::Volumes
+            | Self::Progress { .. }
+            | Self::Serves { .. }
+            | Self::Ship { .. }
+            | Self::Replicas { .. }
+            | Self::Site { .. } => None,
             Self::Make => Some(json!("make-store")),
             Self::Leave { first_volume, to } => {
                 Some(json!({ "close-store": first_volume, "to": to }))
@@ -175,6 +234,9 @@ impl StoreQuestion {
             Self::TakeBack { first_volume, .. } => Some(json!({ "take-back": first_volume })),
             Self::Move { volume, .. } => Some(json!({ "move": volume })),
             Self::Cancel { volume } => Some(json!({ "cancel-move": volume })),
+            Self::Replicate { name, .. } => Some(json!({ "replicate": name })),
+            Self::Unreplicate { volume } => Some(json!({ "unreplicate": volume })),
+            Self::Release { volume, release } => Some(json!({ "release": release, "of": volume })),
         }
     }
 }
@@ -193,11 +255,13 @@ impl CellDoor {
     ) -> Result<Answer, CellError> {
         if !may_ask(asker, &question) {
             let only = match question {
-                StoreQuestion::Make | StoreQuestion::Move { .. } | StoreQuestion::Cancel { .. } => {
+                StoreQuestion::Ship { .. }
+                | StoreQuestion::Leave { .. }
+                | StoreQuestion::TakeBack { .. } => NOT_ADMINISTRATOR,
+                _ => {
                     "only root of a machine whose root is root may do that: see `ariel machine \
                      grant --root`, or use an administrator's credential (`--credentials DIR`)"
                 }
-                _ => NOT_ADMINISTRATOR,
             };
             return Err(refused(only));
         }
@@ -213,9 +277,8 @@ mod tests {
     use super::*;
     use wire::Rights;
 
-    #[test]
-    fn only_machines_whose_root_is_root_make_stores_and_move_them() {
-        let machine = |role, rights| Machine {
+    fn machine(role: Role, rights: Rights) -> Machine {
+        Machine {
             id: 1,
             name: "m".into(),
             role,
@@ -223,63 +286,77 @@ mod tests {
             keys: Vec::new(),
             joined_s: 0,
             revoked_s: None,
+        }
+    }
+
+    /// Questions of root, of administrators alone, and of everybody.
+    fn questions() -> (Vec<StoreQuestion>, Vec<StoreQuestion>, Vec<StoreQuestion>) {
+        let (first_volume, turn, name) = (9, 1, || "v".to_owned());
+        let files = ship::Ask::Files {
+            after: String::new(),
         };
-        let root = Rights::all();
-        let limited = [
-            Rights::default(),
-            Rights {
-                trusted: false,
-                ..root.clone()
+        let of_root = vec![
+            StoreQuestion::Make,
+            StoreQuestion::Move {
+                volume: name(),
+                number: 9,
             },
-            Rights {
-                write: false,
-                ..root.clone()
+            StoreQuestion::Cancel { volume: name() },
+            StoreQuestion::Replicate {
+                volume: 9,
+                name: name(),
             },
-            Rights {
-                uids: vec![(5, 9)],
-                ..root.clone()
+            StoreQuestion::Unreplicate { volume: 9 },
+            StoreQuestion::Release {
+                volume: 9,
+                release: 1,
             },
         ];
-        let (volume, number) = ("v".to_owned(), 9);
-        let moves = StoreQuestion::Move {
-            volume: volume.clone(),
-            number,
-        };
-        let cancels = StoreQuestion::Cancel { volume };
-        let ship = StoreQuestion::Ship {
-            first_volume: 9,
-            turn: None,
-            ask: files(),
-        };
-        let leave = StoreQuestion::Leave {
-            first_volume: 9,
-            to: "s".into(),
-        };
-        let back = StoreQuestion::TakeBack {
-            first_volume: 9,
-            turn: 1,
-        };
+        let of_administrators = vec![
+            StoreQuestion::Ship {
+                first_volume,
+                turn: None,
+                ask: files,
+            },
+            StoreQuestion::Leave {
+                first_volume,
+                to: name(),
+            },
+            StoreQuestion::TakeBack { first_volume, turn },
+        ];
+        let of_all = vec![
+            StoreQuestion::Volumes,
+            StoreQuestion::Serves { first_volume },
+            StoreQuestion::Progress { volume: name() },
+            StoreQuestion::Replicas { volume: 9 },
+            StoreQuestion::Site { first_volume },
+        ];
+        (of_root, of_administrators, of_all)
+    }
+
+    #[test]
+    fn only_machines_whose_root_is_root_make_stores_move_and_replicate_them() {
+        let root = Rights::all();
+        let mut limited = [Rights::default(), root.clone(), root.clone(), root.clone()];
+        limited[1].trusted = false;
+        limited[2].write = false;
+        limited[3].uids = vec![(5, 9)];
         let administrator = machine(Role::Administrator, Rights::default());
-        for question in [StoreQuestion::Make, moves, cancels] {
+        let (of_root, of_administrators, of_all) = questions();
+        for question in of_root {
             assert!(may_ask(&machine(Role::Machine, root.clone()), &question));
             assert!(may_ask(&administrator, &question));
             for rights in &limited {
                 assert!(!may_ask(&machine(Role::Machine, rights.clone()), &question));
             }
         }
-        for question in [ship, leave, back] {
+        for question in of_administrators {
             assert!(!may_ask(&machine(Role::Machine, root.clone()), &question));
             assert!(may_ask(&administrator, &question));
         }
-        assert!(may_ask(
-            &machine(Role::Machine, limited[0].clone()),
-            &StoreQuestion::Volumes
-        ));
-    }
-
-    fn files() -> ship::Ask {
-        ship::Ask::Files {
-            after: String::new(),
+        for question in of_all {
+            let nobody = machine(Role::Machine, limited[0].clone());
+            assert!(may_ask(&nobody, &question));
         }
     }
 }
