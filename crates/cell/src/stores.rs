@@ -81,6 +81,8 @@ pub enum StoreQuestion {
         /// Its number.
         volume: u32,
     },
+    /// Which volumes have replicas?
+    Replicated,
     /// Which releases has the server that is asked in its replica?
     Site {
         /// The number of the first volume of the replica's store.
@@ -112,6 +114,8 @@ pub enum StoreAnswer {
     Moving(Moving),
     /// The replicas of a volume; none: it has none.
     Replicas(Option<Replicas>),
+    /// The volumes that have replicas, by number.
+    Replicated(Vec<(u32, Replicas)>),
     /// The releases of a replica.
     Site(Site),
     /// It is done.
@@ -201,6 +205,7 @@ fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
         | StoreQuestion::Progress { .. }
         | StoreQuestion::Serves { .. }
         | StoreQuestion::Replicas { .. }
+        | StoreQuestion::Replicated
         | StoreQuestion::Site { .. } => true,
         StoreQuestion::Make
         | StoreQuestion::Move { .. }
@@ -226,6 +231,7 @@ impl StoreQuestion {
             | Self::Serves { .. }
             | Self::Ship { .. }
             | Self::Replicas { .. }
+            | Self::Replicated
             | Self::Site { .. } => None,
             Self::Make => Some(json!("make-store")),
             Self::Leave { first_volume, to } => {
@@ -329,6 +335,7 @@ mod tests {
             StoreQuestion::Serves { first_volume },
             StoreQuestion::Progress { volume: name() },
             StoreQuestion::Replicas { volume: 9 },
+            StoreQuestion::Replicated,
             StoreQuestion::Site { first_volume },
         ];
         (of_root, of_administrators, of_all)

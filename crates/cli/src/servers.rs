@@ -44,6 +44,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Is it a server of the cell that does not run?
+    pub(crate) fn is_stopped(&self, name: &str) -> bool {
+        self.stopped.iter().any(|stopped| stopped == name)
+    }
+
     /// Has the cell one server only?
     fn is_alone(&self) -> bool {
         self.servers.len() + self.stopped.len() < 2

@@ -54,6 +54,8 @@ pub(crate) enum VolumeCommand {
     Set(SetArgs),
     /// Move a volume that has a store of its own to another server, while programs use it
     Move(MoveArgs),
+    /// Have read-only replicas of a volume on servers of the cell
+    Replicate(ReplicateArgs),
     /// Make a volume appear at a path of the tree, for all machines at once
     Mount(MountPointArgs),
     /// Remove a mount point, and nothing of the volume behind it
@@ -142,6 +144,41 @@ pub(crate) struct MoveArgs {
     /// Show no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume replicate server-1:7070 data --on server-2,server-3
+  ariel volume release server-1:7070 data
+  ariel mount server-1:7070 /mnt/data --volume data.readonly
+  ariel volume mount server-1:7070 data.readonly /pub
+  ariel volume replicate server-1:7070 data --not-on server-3
+A replica is empty until `ariel volume release` brings it what the volume is then, and does the same
+again whenever it is asked for; nothing else changes it. All replicas of a volume have one name,
+NAME.readonly, and a mount of it reads at one of the servers: at the one that it names, if that has
+a replica, else at the one that answers first, and at another one when that is lost. The server of
+the volume itself may have a replica, too.
+`ariel volume show NAME` lists the replicas with their releases. With the last replica the name
+NAME.readonly goes.
+It is for root of a machine whose root is root, and for administrators.")]
+pub(crate) struct ReplicateArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
+    /// The volume
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    /// Have replicas on these servers, as `ariel cell servers` calls them
+    #[arg(
+        long,
+        value_name = "SERVERS",
+        value_delimiter = ',',
+        required_unless_present = "not_on"
+    )]
+    pub(crate) on: Vec<String>,
+    /// Take the replicas of these servers away
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
+    pub(crate) not_on: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

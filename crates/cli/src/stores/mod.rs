@@ -291,6 +291,7 @@ impl Stores {
                 Ok(StoreAnswer::Done)
             }
             StoreQuestion::Replicas { volume } => self.replicas(volume).map(StoreAnswer::Replicas),
+            StoreQuestion::Replicated => self.replicated().map(StoreAnswer::Replicated),
             StoreQuestion::Site { first_volume } => self.site(first_volume),
             StoreQuestion::Release { volume, release } => self.release(volume, release),
             StoreQuestion::Move { volume, number } => self.begin_move(&volume, number),

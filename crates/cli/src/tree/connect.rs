@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::{servers, trust};
 use files::{Options, Tree};
 use net::Addresses;
-use wire::{Name, StoreOf, VolumeState};
+use wire::{Name, StoreOf, VolumeState, is_replica_name};
 
 pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
     connect_in(trust, server, None)
@@ -55,8 +55,21 @@ pub(super) fn connect_in(
     connect_as(trust, &addresses, volume.map(ToString::to_string))
 }
 
+/// The name is not one that replicas have.
+pub(super) fn is_no_replicas_name(name: &Name) -> Result<(), Failure> {
+    match is_replica_name(name.as_bytes()) {
+        false => Ok(()),
+        true => Err(Failure::of(
+            &name.to_string(),
+            "names that end in `.readonly` are those of replicas, which `ariel volume replicate` \
+             makes: choose another one",
+        )),
+    }
+}
+
 /// No volume of any server that answers has this name: each store knows its own alone.
 pub(super) fn is_free(trust: &TrustArgs, server: &Addresses, name: &Name) -> Result<(), Failure> {
+    is_no_replicas_name(name)?;
     match servers::volume_elsewhere("volume", server, (trust, name)) {
         Ok(Some((other, info))) if !matches!(info.state, VolumeState::Deleted(_)) => {
             let text = match other == *server {

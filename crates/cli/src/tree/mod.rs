@@ -19,8 +19,10 @@ mod names;
 mod progress;
 mod put;
 mod receive;
+mod replicate;
 mod rm;
 mod send;
+mod show;
 mod stat;
 mod volume;
 

@@ -3,7 +3,7 @@
 //! Guarantees: when it ends with 0 the snapshot is there, on the server's disk; otherwise nobody
 //! sees any of it. The server keeps the received parts then, and the command says how to go on.
 
-use super::connect::connect;
+use super::connect::{connect, is_no_replicas_name};
 use super::lists::ReceiverGroups;
 use super::progress::Progress;
 use super::volume::{end, say};
@@ -27,6 +27,7 @@ const POLL: Duration = Duration::from_millis(100);
 const UNDONE: u32 = 2048;
 
 pub(crate) fn receive(args: &ReceiveArgs) -> Result<ExitCode, Failure> {
+    is_no_replicas_name(&args.name)?;
     if args.discard {
         return discard(args);
     }

@@ -9,6 +9,7 @@ use crate::args::{
     VolumeCommand, VolumeListArgs,
 };
 use crate::failure::{FAILED, Failure, NOT_RUN};
+use crate::releases;
 use crate::servers::{self, Found, Running};
 use files::{Error, Tree};
 use net::Addresses;
@@ -17,24 +18,25 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use wire::{
-    Limits, Name, SCHEDULE_RULES, ScheduleRule, StoreOf, Time, VolumeInfo, VolumeOp, VolumeState,
-    file_time, split_volume_name,
+    Limits, Name, REPLICA_SUFFIX, SCHEDULE_RULES, ScheduleRule, StoreOf, Time, VolumeInfo,
+    VolumeOp, VolumeState, file_time, is_replica_name, split_volume_name, volume_numbers,
 };
 
 pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         VolumeCommand::List(args) => list(args),
-        VolumeCommand::Show(args) => show(args),
+        VolumeCommand::Show(args) => super::show::show(args),
         VolumeCommand::Create(args) => create(args),
         VolumeCommand::Snapshot(args) => branch(args, |of, name| VolumeOp::Snapshot { of, name }),
         VolumeCommand::Clone(args) => volume_of(args, |of, name| VolumeOp::Clone { of, name }),
-        VolumeCommand::Rename(args) => volume_of(args, |of, name| VolumeOp::Rename { of, name }),
-        VolumeCommand::Delete(args) => one(args, |of| VolumeOp::Delete { of }),
+        VolumeCommand::Rename(args) => rename(args),
+        VolumeCommand::Delete(args) => delete(args),
         VolumeCommand::Undelete(args) => one(args, |of| VolumeOp::Undelete { of }),
         VolumeCommand::Purge(args) => purge(args),
         VolumeCommand::Schedule(args) => schedule(args),
         VolumeCommand::Set(args) => set(args),
         VolumeCommand::Move(args) => super::moving::move_volume(args),
+        VolumeCommand::Replicate(args) => super::replicate::replicate(args),
         VolumeCommand::Mount(args) => super::mounts::mount(args),
         VolumeCommand::Unmount(args) => super::mounts::unmount(args),
         VolumeCommand::Send(args) => super::send::send(args),
@@ -53,6 +55,18 @@ fn volume_of(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<E
         is_free(&args.at.trust, &args.at.server, &args.name)?;
     }
     branch(args, op)
+}
+
+/// Deletes a volume that has no replicas, or a snapshot.
+fn delete(args: &OneArgs) -> Result<ExitCode, Failure> {
+    super::show::has_no_replicas(&args.at, &args.name)?;
+    one(args, |of| VolumeOp::Delete { of })
+}
+
+/// Renames a volume that has no replicas, which are called after it, or a snapshot.
+fn rename(args: &BranchArgs) -> Result<ExitCode, Failure> {
+    super::show::has_no_replicas(&args.at, &args.source)?;
+    volume_of(args, |of, name| VolumeOp::Rename { of, name })
 }
 
 fn one(args: &OneArgs, op: impl Fn(Name) -> VolumeOp) -> Result<ExitCode, Failure> {
@@ -165,21 +179,6 @@ fn schedule(args: &ScheduleArgs) -> Result<ExitCode, Failure> {
     change((&args.at.trust, &args.at.server), &args.name, op)
 }
 
-/// A rule of a schedule, for people.
-fn rule_text(rule: &ScheduleRule) -> String {
-    let every = match rule.every_s {
-        60 => "minute".to_owned(),
-        3600 => "hour".to_owned(),
-        86_400 => "day".to_owned(),
-        604_800 => "week".to_owned(),
-        s if s % 86_400 == 0 => format!("{}d", s / 86_400),
-        s if s % 3600 == 0 => format!("{}h", s / 3600),
-        s if s % 60 == 0 => format!("{}m", s / 60),
-        s => format!("{s}s"),
-    };
-    format!("every {every}, keep {}", rule.keep)
-}
-
 fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
     let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
     let text = args.name.to_string();
@@ -205,7 +204,7 @@ fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The error, and its cure.
-fn told(name: &str, error: &Error) -> Failure {
+pub(super) fn told(name: &str, error: &Error) -> Failure {
     let number = Errno::from_raw_os_error(error.raw_os_error());
     let text = match (error, number) {
         (Error::Refused { .. }, Errno::NOENT) => {
@@ -228,6 +227,11 @@ fn told(name: &str, error: &Error) -> Failure {
         (Error::Refused { .. }, Errno::NOSPC) => {
             "the server's disk is full, or it has as many volumes as it may have: delete and \
              purge some"
+                .to_owned()
+        }
+        (Error::Refused { .. }, Errno::ROFS) if is_replica_name(name.as_bytes()) => {
+            "it is a replica, which `ariel volume release` of its volume changes, and nothing \
+             else: make snapshots and clones of the volume"
                 .to_owned()
         }
         (Error::Refused { .. }, Errno::MLINK) => {
@@ -341,7 +345,7 @@ fn limit_text(limit: u64, text: impl Fn(u64) -> String) -> String {
     }
 }
 
-fn local(time: Time) -> String {
+pub(super) fn local(time: Time) -> String {
     time_text(file_time::parts(time), "%Y-%m-%d %H:%M:%S")
 }
 
@@ -353,8 +357,28 @@ fn name_of(id: u32, all: &[VolumeInfo]) -> String {
     )
 }
 
-fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+/// The number of the first volume of a replica's store; `None`: it is no replica.
+fn replica(info: &VolumeInfo) -> Option<u32> {
+    volume_numbers::first_beside(info.id).filter(|_| info.is_replica())
+}
+
+/// The name of the volume of which this is the name of a replica.
+fn of_replica(name: &Name) -> String {
+    let text = name.to_string();
+    let volume = text.split('@').next().unwrap_or_default();
+    let suffix = String::from_utf8_lossy(REPLICA_SUFFIX);
+    volume.strip_suffix(&*suffix).unwrap_or(volume).to_owned()
+}
+
+pub(super) fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     let mut words = Vec::new();
+    if let Some(first_volume) = replica(info) {
+        let published = releases::site(all, first_volume).published;
+        words.push(format!(
+            "replica of {}, release {published}",
+            of_replica(&info.name)
+        ));
+    }
     if info.snapshot_of.is_some() {
         words.push("snapshot".to_owned());
     }
@@ -390,77 +414,6 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> serde_json::Value {
             serde_json::json!({"every_s": rule.every_s, "keep": rule.keep})
         }).collect::<Vec<_>>(),
     })
-}
-
-fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
-    let text = args.name.to_string();
-    let all = tree.volumes().map_err(|error| told(&text, &error))?;
-    tree.close().map_err(|error| Failure::of(&text, error))?;
-    let named = all.iter().filter(|info| info.name == args.name);
-    let Some(info) = named.min_by_key(|info| info.state != VolumeState::Present) else {
-        let missing = "there is no such volume: see `ariel volume list`";
-        return Err(Failure::of(&text, missing));
-    };
-    let mut lines = format!(
-        "name:      {}\nnumber:    {}\nobjects:   {}\nbytes:     {} ({})\nmade:      {}\n",
-        info.name,
-        info.id,
-        info.objects,
-        info.bytes,
-        size_text(info.bytes),
-        local(info.made),
-    );
-    let state = state(info, &all);
-    if !state.is_empty() {
-        lines.push_str(&format!("state:     {state}\n"));
-    }
-    if info.limits.bytes > 0 {
-        let (quota, used) = (info.limits.bytes, info.bytes);
-        let text = format!(
-            "{quota} ({}), {} % used",
-            size_text(quota),
-            share(used, quota)
-        );
-        lines.push_str(&format!("quota:     {text}\n"));
-    }
-    if info.limits.objects > 0 {
-        let (most, used) = (info.limits.objects, info.objects);
-        let text = format!("{most} objects, {} % used", share(used, most));
-        lines.push_str(&format!("quota:     {text}\n"));
-    }
-    for rule in &info.schedule {
-        lines.push_str(&format!("schedule:  {}\n", rule_text(rule)));
-    }
-    for snapshot in all
-        .iter()
-        .filter(|other| other.snapshot_of == Some(info.id))
-    {
-        lines.push_str(&format!("snapshot:  {}\n", snapshot.name));
-    }
-    lines.push_str(&received(info, &all));
-    say(&lines).map(|()| ExitCode::SUCCESS)
-}
-
-/// Parts of a hundred, of a number above 0.
-fn share(used: u64, most: u64) -> u64 {
-    (u128::from(used) * 100 / u128::from(most.max(1))) as u64
-}
-
-/// The parts received of a snapshot that is not complete, and the token to go on with.
-fn received(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
-    let of = |half: &&VolumeInfo| half.id == info.id || half.snapshot_of == Some(info.id);
-    let mut halves = all.iter().filter(of);
-    let half = halves.find_map(|half| half.provenance.receiving.as_ref());
-    let Some(receiving) = half else {
-        return String::new();
-    };
-    let (parts, of) = (receiving.chunks, &receiving.head.name);
-    let mut text = format!("receiving: {parts} parts of @{of}\n");
-    if let Some(token) = stream::Token::of(receiving) {
-        text.push_str(&format!("resume:    {token}\n"));
-    }
-    text
 }
 
 pub(super) fn say(text: &str) -> Result<(), Failure> {
