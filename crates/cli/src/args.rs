@@ -55,7 +55,8 @@ pub(crate) use tree::{
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
     AtArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, MoveArgs, OneArgs, ReceiveArgs,
-    ScheduleArgs, SendArgs, SetArgs, UnmountArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+    ReleaseArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs, VolumeArgs, VolumeCommand,
+    VolumeListArgs,
 };
 pub(crate) use words::words;
 

@@ -1,10 +1,10 @@
 //! The token by which a sender goes on after an interruption, as a word for a command line.
 
-use crate::frame::Chain;
+use crate::frame::{Chain, VERSION};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use wire::{Blob, Bounded, Identity, Receiving};
+use wire::{Blob, Bounded, Identity, Receiving, StreamHead};
 
 /// From where on a stream is still wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,18 @@ impl Mark {
     /// As it is kept.
     pub fn kept(&self) -> Blob {
         Blob(wire::encode(self))
+    }
+
+    /// The mark of a part that a command carries from server to server, without a stream: its hash
+    /// is that of the head, so parts of another snapshot between these are noticed.
+    pub fn carried(head: &StreamHead, after: Blob) -> Self {
+        let chain = Chain::of_head(VERSION, head);
+        Self { chain, after }
+    }
+
+    /// Is it that of a part which was carried of this snapshot?
+    pub fn is_carried(&self, head: &StreamHead) -> bool {
+        self.chain == Chain::of_head(VERSION, head)
     }
 
     /// The same back; `None`: nothing has come, or it is not one.
