@@ -66,6 +66,7 @@ mod programs;
 mod real;
 mod refused;
 mod replaced;
+mod replicas;
 mod restart;
 mod room;
 mod servers;
