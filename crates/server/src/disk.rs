@@ -4,6 +4,8 @@ use crate::bulks::Bulks;
 use crate::held::HeldLog;
 use crate::sharing::Share;
 use logic::server::{Bulk, By, Disk, On};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use store::{Apply, Store};
 use wire::{
     Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, RoomOfDisk,
@@ -161,6 +163,10 @@ impl Disk for StoreDisk<'_> {
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         self.store.volumes()
+    }
+
+    fn changed_by_release(&self, half: u32) -> Option<Arc<BTreeSet<Fid>>> {
+        self.store.changed_by_release(half)
     }
 
     fn room(&self, volume: u32) -> RoomOfDisk {

@@ -17,7 +17,6 @@ use crate::image::Image;
 use crate::index::Index;
 use crate::key::{self, Key, Parts};
 use crate::log::Place;
-use crate::provenance::made_here;
 use crate::report::{Damage, Report};
 use crate::segments::{Bytes, Segments};
 use crate::state::Core;
@@ -450,7 +449,7 @@ impl<'a> Walk<'a> {
             return;
         }
         self.report.objects += 1;
-        self.report.top = self.report.top.max(made_here(seen.vnode));
+        self.note_number(seen.vnode);
         if object.attr.kind != Kind::Directory {
             self.report.bytes += object.attr.used_bytes;
         }

@@ -25,9 +25,9 @@ impl Index {
             Kind::Directory => fid,
             _ if object.parent == 0 => return Ok(None),
             _ => Fid {
+                volume: self.volumes.live(fid.volume),
                 vnode: object.parent,
                 uniq: 1,
-                ..fid
             },
         };
         if dir != fid {

@@ -183,6 +183,7 @@ impl Index {
             return Ok(Some(object));
         }
         let object: Option<Object> = self.get_as(&key::object(fid))?;
+        let object = object.filter(|object| self.volumes.is_meant(fid, object));
         if let Some(object) = &object {
             self.cache.lock().put(fid, object.clone());
         }

@@ -49,6 +49,7 @@ mod received;
 mod record;
 mod relocate;
 mod repair;
+mod replica;
 mod report;
 mod roll;
 mod room;

@@ -19,6 +19,7 @@ use crate::options::{Mutant, Options};
 use crate::promised::Measured;
 use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
+use crate::replica::Asked;
 use crate::roll::Roll;
 use crate::room::Room;
 use crate::segments::{self, Bytes};
@@ -301,6 +302,7 @@ fn create(
         changed_record: 0,
         members: access::Members::default(),
         cut: Cut::default(),
+        released: Asked::default(),
     };
     store.count_boot()?;
     Ok(store)
@@ -401,6 +403,7 @@ pub(crate) fn open(
         changed_record: 0,
         members: access::Members::default(),
         cut,
+        released: Asked::default(),
     };
     store.keep_for_image();
     if purpose.writes() {

@@ -104,7 +104,8 @@ impl Store {
 
     /// The numbers of a volume: a limited one is as large as it may be, or as there is room.
     pub(crate) fn filesystem_of(&mut self, id: u32) -> Result<Outcome, Refusal> {
-        let volume = self.core.index.volumes.get(id).ok_or(Refusal::NotFound)?;
+        let volumes = &self.core.index.volumes;
+        let volume = volumes.get(volumes.live(id)).ok_or(Refusal::NotFound)?;
         let (limits, used) = (volume.limits, volume.used());
         let Outcome::Filesystem(whole) = self.filesystem()? else {
             return Err(Refusal::Disk);

@@ -95,6 +95,10 @@ impl Index {
             }));
         }
         let entry: Option<Named> = self.get_as(&key::name(dir, name.as_bytes()))?;
-        Ok(entry.map(|entry| entry.within(dir.volume)))
+        let Some(mut entry) = entry else {
+            return Ok(None);
+        };
+        entry.fid = self.named_in(dir, entry.fid, entry.kind)?;
+        Ok(Some(entry))
     }
 }

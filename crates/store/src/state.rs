@@ -267,14 +267,14 @@ impl Core {
             return Ok(None);
         }
         let dir = Fid {
+            volume: self.index.volumes.live(fid.volume),
             vnode: object.parent,
             uniq: 1,
-            ..fid
         };
         let key = crate::key::position(dir, object.home);
         let placed: Option<crate::value::Placed> = self.index.get_as(&key).map_err(trouble)?;
-        let placed = placed.map(|placed| placed.within(dir.volume));
-        let placed = placed.filter(|placed| placed.fid == fid);
+        let same = |named: &Fid| (named.vnode, named.uniq) == (fid.vnode, fid.uniq);
+        let placed = placed.filter(|placed| same(&placed.fid));
         Ok(placed.map(|placed| (dir, placed.name)))
     }
 
@@ -283,9 +283,9 @@ impl Core {
     pub(crate) fn dirs(&self, fid: Fid) -> Result<Vec<Fid>, Refusal> {
         let object = self.object(fid)?;
         let dir = |vnode: u64| Fid {
+            volume: self.index.volumes.live(fid.volume),
             vnode,
             uniq: 1,
-            ..fid
         };
         let mut dirs = Vec::new();
         let lost = object.attr.nlink == 0 && object.parent != 0;

@@ -19,6 +19,7 @@ use crate::permission;
 use crate::promised::Measured;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
+use crate::replica::Asked;
 use crate::room::Room;
 use crate::state::Core;
 use crate::sweep::{KEYS_BESIDE, Sweeper};
@@ -119,6 +120,8 @@ pub struct Store {
     pub(crate) members: access::Members,
     /// The changes that a repair had to leave out.
     pub(crate) cut: Cut,
+    /// The changes of the release that is about to be published.
+    pub(crate) released: Asked,
 }
 
 /// More objects than can have been made and not be stable: a checkpoint makes the log stable long

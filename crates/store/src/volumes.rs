@@ -13,6 +13,7 @@
 //! different then from what it would be without volumes.
 
 use crate::provenance::Copied;
+use crate::replica::Replica;
 use crate::value;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,6 +176,8 @@ pub(crate) struct Volumes {
     touched: BTreeSet<u32>,
     /// The snapshot that is being received, while a part of it is applied.
     pub(crate) entered: Option<(u32, Lineage)>,
+    /// The replica, in a store that has one.
+    pub(crate) replica: Option<Replica>,
 }
 
 impl Volumes {
@@ -231,13 +234,17 @@ impl Volumes {
     pub(crate) fn lineage(&self, id: u32) -> Option<&Lineage> {
         match &self.entered {
             Some((entered, lineage)) if *entered == id => Some(lineage),
-            _ => self.lineages.get(&id),
+            _ => {
+                let there = self.lineages.get(&id);
+                there.or_else(|| self.lineage_of_dropped(id))
+            }
         }
     }
 
     /// May nothing of it be changed?
     pub(crate) fn is_frozen(&self, id: u32) -> bool {
-        !self.is_entered(id) && self.get(id).is_none_or(|of| of.snapshot_of.is_some())
+        let frozen = self.get(id).is_none_or(|of| of.snapshot_of.is_some());
+        !self.is_entered(id) && (frozen || self.is_replica(id))
     }
 
     pub(crate) fn trace(&self, id: u32) -> Lineage {
@@ -256,6 +263,7 @@ impl Volumes {
     fn trace_all(&mut self) {
         let seen = self.iter().filter(|(_, of)| of.is_present());
         self.lineages = seen.map(|(id, _)| (id, self.trace(id))).collect();
+        self.replica = self.find_replica();
     }
 
     /// Puts a volume, or takes it out.

@@ -254,7 +254,7 @@ impl VolumeInfo {
     /// Is it the replica of a volume: read-only, and changed by releases alone?
     pub fn is_replica(&self) -> bool {
         let named = is_replica_name(self.name.as_bytes()) && self.snapshot_of.is_none();
-        named && volume_numbers::is_replica(self.id)
+        named && volume_numbers::is_replica(self.id) && self.provenance.copy_of.is_some()
     }
 }
 

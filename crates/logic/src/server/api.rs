@@ -2,6 +2,8 @@
 
 use crate::Ticket;
 use crate::peers::Policy;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
@@ -237,6 +239,11 @@ pub trait Disk {
     /// its first volume may say nothing.
     fn volumes(&self) -> Vec<VolumeInfo> {
         Vec::new()
+    }
+    /// The objects of a replica that clients must not keep when the release that is received under
+    /// this number is published; `None`: all objects of the volume.
+    fn changed_by_release(&self, _half: u32) -> Option<Arc<BTreeSet<Fid>>> {
+        None
     }
     /// Room for changes in a volume, and on the disk: of one that has no end, all.
     fn room(&self, _volume: u32) -> RoomOfDisk {

@@ -8,10 +8,12 @@
 //! not happened. Further changes in the volume wait while nothing but confirmations is missing.
 //! Before a volume is deleted,
 //! all clients give up all that they hold of it and of its snapshots; likewise before a volume
-//! becomes what was received for it. Before a volume begins to receive, what is changed in it comes
-//! to the store, so that it counts. Of a snapshot nothing is ever
-//! granted Exclusive: every change there is asked for, and refused. Nor is anything of a directory
-//! of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
+//! becomes what was received for it, but of a replica only what a release changes: the fids of its
+//! files name what never changes (`store/src/replica.rs`). Before a volume begins to receive, what
+//! is changed in it comes to the store, so that it counts. Of a snapshot, and of a replica, nothing
+//! is ever granted Exclusive: every change there is asked for, and refused. Nor is anything of a
+//! directory of snapshots; and before one comes, goes or is called otherwise, all give up that
+//! directory.
 
 use super::api::{Disk, Mutant};
 use super::requests::awaited::Awaited;
@@ -29,6 +31,8 @@ pub(crate) const GATHERED: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Volumes {
     snapshots: BTreeSet<u32>,
+    /// The replica that the store is for: all of the store is frozen.
+    replica: Option<u32>,
     /// Volumes in which nobody is granted Exclusive, for these requests.
     freezing: BTreeMap<Seq, u32>,
     /// One of these requests is over: requests that it put off can go on.
@@ -36,6 +40,12 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
+    /// Does no client ever change anything there?
+    fn is_fixed(&self, volume: u32) -> bool {
+        let of_replica = self.replica.is_some_and(|replica| volume >= replica);
+        of_replica || self.snapshots.contains(&volume)
+    }
+
     /// A request is over.
     pub(crate) fn forget(&mut self, seq: Seq) {
         self.thawed |= self.freezing.remove(&seq).is_some();
@@ -80,7 +90,9 @@ fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
         | VolumeOp::Limit { .. }
         | VolumeOp::Receive { .. }
         | VolumeOp::Undo { .. }
-        | VolumeOp::Discard { .. } => None,
+        | VolumeOp::Discard { .. }
+        | VolumeOp::ReceiveRelease { .. } => None,
+        VolumeOp::DropReleases { volume, .. } => Some(*volume),
     };
     one.into_iter().collect()
 }
@@ -94,12 +106,14 @@ impl Server {
             return Some((self.root, false));
         }
         let info = named(&all, &Name::new(volume).ok()?)?;
-        Some((info.root(), info.snapshot_of.is_some()))
+        Some((info.root(), self.volumes.is_fixed(info.id)))
     }
 
     fn learn(&mut self, all: &[VolumeInfo]) {
         let snapshots = all.iter().filter(|info| info.snapshot_of.is_some());
         self.volumes.snapshots = snapshots.map(|info| info.id).collect();
+        let replica = all.iter().find(|info| info.is_replica());
+        self.volumes.replica = replica.map(|info| info.id);
     }
 
     /// May something there be anybody's alone?
@@ -107,7 +121,7 @@ impl Server {
         let mut freezing = self.volumes.freezing.iter();
         let frozen =
             freezing.any(|(seq, volume)| *volume == fid.volume && self.waiting.contains_key(seq));
-        !frozen && !fid.is_snapshots() && !self.volumes.snapshots.contains(&fid.volume)
+        !frozen && !fid.is_snapshots() && !self.volumes.is_fixed(fid.volume)
     }
 
     /// Adds to the plan the tokens that stand in the way of an operation on volumes.
@@ -133,11 +147,18 @@ impl Server {
             | VolumeOp::Schedule { .. }
             | VolumeOp::Limit { .. }
             | VolumeOp::Undo { .. }
-            | VolumeOp::Discard { .. } => return,
+            | VolumeOp::Discard { .. }
+            | VolumeOp::ReceiveRelease { .. }
+            | VolumeOp::DropReleases { .. } => return,
         };
         let Some(of) = of else {
             return;
         };
+        if let VolumeOp::Publish { volume } = op
+            && let Some(changed) = disk.changed_by_release(*volume)
+        {
+            return self.plan_release(&changed, plan);
+        }
         plan.freezes = (keep == Right::Shared).then_some(of);
         let mut ids: Vec<u32> = alloc::vec![of];
         if matches!(op, VolumeOp::Delete { .. }) {
@@ -166,6 +187,22 @@ impl Server {
                 if plan.gathers.len() >= GATHERED {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Adds the tokens of what a release changes.
+    fn plan_release(&self, changed: &BTreeSet<Fid>, plan: &mut Plan) {
+        for fid in changed {
+            let held = self.files.get(fid).is_some_and(|file| {
+                let mut holders = file.holders.iter();
+                holders.any(|(_, holder)| holder.right > Right::None)
+            });
+            if held {
+                plan.gathers.insert(*fid, Right::None);
+            }
+            if plan.gathers.len() >= GATHERED {
+                return;
             }
         }
     }

@@ -40,11 +40,12 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
         from = key::after(last);
         for (key, placed) in part {
             let position = key::parts(&key).and_then(|parts| parts.number());
-            let placed: Option<Placed> = value::decode(&placed);
-            let placed = placed.map(|placed| placed.within(dir.volume));
-            let (Some(position), Some(placed)) = (position, placed) else {
+            let (Some(position), Some(mut placed)) = (position, value::decode::<Placed>(&placed))
+            else {
                 return Err(Refusal::Damaged);
             };
+            let named = txn.index.named_in(dir, placed.fid, placed.kind);
+            placed.fid = named.map_err(trouble)?;
             bytes += placed.name.as_bytes().len() + ENTRY_BYTES;
             if entries.len() == max || bytes > REPLY_BYTES {
                 break 'parts;

@@ -5,12 +5,13 @@
 //! index depends on: what is counted is counted here, and what does not fit is refused.
 
 mod names;
+mod numbers;
 
 use super::Applied;
 use super::bytes::{extents_of, put_inline};
 use crate::acl;
 use crate::key::{self, Key};
-use crate::provenance::{self, Half};
+use crate::provenance::Half;
 use crate::txn::{Txn, trouble};
 use crate::value::{self, Extent, Named, Object, Placed};
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ struct Restore<'t, 'a> {
     txn: &'t mut Txn<'a>,
     volume: u32,
     half: Half,
+    /// The release of a replica that it is. The objects of a replica have the numbers of the
+    /// source.
+    release: Option<u32>,
     ranges: Vec<u64>,
     /// Objects as they are behind the pieces so far; `None`: gone.
     objects: BTreeMap<u64, Option<Object>>,
@@ -56,6 +60,7 @@ pub(super) fn restore(txn: &mut Txn<'_>, op: &Op) -> Applied {
         return Err(Refusal::Invalid);
     }
     let mut restore = Restore {
+        release: txn.index.volumes.release_received(&snapshot),
         ranges: snapshot.copied.ranges.clone(),
         txn,
         volume: *volume,
@@ -99,10 +104,6 @@ impl Restore<'_, '_> {
             vnode,
             ..Fid::root(self.volume)
         }
-    }
-
-    fn number(&mut self, vnode: u64) -> Result<u64, Refusal> {
-        provenance::number(&mut self.ranges, vnode)
     }
 
     fn piece(&mut self, piece: &StreamPiece) -> Result<(), Refusal> {
@@ -228,7 +229,7 @@ impl Restore<'_, '_> {
         }
         self.note_name((vnode, &mut object), (parent, *home))?;
         object.uniq = *uniq;
-        object.next_position = *next_position;
+        object.next_position = self.next_position(attr, *next_position);
         if object.inline > *inline {
             // The bytes it had there before are gone, or come from elsewhere.
             let mut bytes = self.inline(vnode, &object)?;

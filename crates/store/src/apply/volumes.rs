@@ -17,6 +17,16 @@ pub(super) fn apply(txn: &mut Txn<'_>, op: &VolumeOp) -> Applied {
     if txn.context.caller.uid != 0 {
         return Err(Refusal::NotPermitted);
     }
+    let of_replicas = matches!(
+        op,
+        VolumeOp::ReceiveRelease { .. }
+            | VolumeOp::DropReleases { .. }
+            | VolumeOp::Publish { .. }
+            | VolumeOp::Discard { .. }
+    );
+    if !of_replicas && txn.index.volumes.is_for_replica() {
+        return Err(Refusal::ReadOnly);
+    }
     let id = match op {
         VolumeOp::Create { name, mode } => create(txn, name, *mode)?,
         VolumeOp::Snapshot { of, name } => snapshot(txn, of, name)?,
@@ -35,6 +45,14 @@ pub(super) fn apply(txn: &mut Txn<'_>, op: &VolumeOp) -> Applied {
         VolumeOp::Undo { volume, things } => undo::undo(txn, *volume, *things)?,
         VolumeOp::Publish { volume } => receive::publish(txn, *volume)?,
         VolumeOp::Discard { volume } => return receive::discard(txn, *volume),
+        VolumeOp::ReceiveRelease {
+            name,
+            head,
+            release,
+        } => receive::receive_release(txn, name, head, *release)?,
+        VolumeOp::DropReleases { volume, below } => {
+            return receive::drop_releases(txn, *volume, *below);
+        }
     };
     let mut after = txn.index.volumes.clone();
     for (id, volume) in &txn.changes.volumes {

@@ -3,6 +3,7 @@
 use super::{Stopped, Walk};
 use crate::index::Found;
 use crate::key;
+use crate::provenance::made_here;
 use crate::reading::read_extent;
 use crate::report::{Damage, Loss};
 use crate::value::Extent;
@@ -24,7 +25,7 @@ impl Walk<'_> {
         }
         let (id, volumes) = (self.volume, &self.core.index.volumes);
         let found = (self.report.objects - before.0, self.report.bytes - before.1);
-        if volumes.is_frozen(id) {
+        if volumes.get(id).is_none_or(|of| of.snapshot_of.is_some()) {
             (self.report.objects, self.report.bytes) = before;
         }
         let Some(volume) = volumes.get(id) else {
@@ -43,6 +44,15 @@ impl Walk<'_> {
                     found,
                 });
             }
+        }
+    }
+
+    /// Notes the number of an object, if it was made here. The objects of a replica have the
+    /// numbers of its source.
+    pub(super) fn note_number(&mut self, vnode: u64) {
+        let volumes = &self.core.index.volumes;
+        if !volumes.is_replica(volumes.live(self.volume)) {
+            self.report.top = self.report.top.max(made_here(vnode));
         }
     }
 

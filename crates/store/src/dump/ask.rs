@@ -62,7 +62,12 @@ impl Store {
         let new = volumes.find(of).ok_or(Refusal::NotFound)?;
         let snapshot = volumes.get(new).ok_or(Refusal::NotFound)?;
         let whole = snapshot.snapshot_of.ok_or(Refusal::Invalid)?;
-        let identity = |id| volumes.info(id).map(|info| info.provenance.identity);
+        // Later changes at the source of a replica fit behind the replica's own streams.
+        let is_replica = volumes.is_replica(whole);
+        let identity = |id| {
+            let of = volumes.info(id)?.provenance;
+            of.copy_of.filter(|_| is_replica).or(Some(of.identity))
+        };
         let mut head = StreamHead {
             volume: identity(whole).ok_or(Refusal::NotFound)?,
             snapshot: identity(new).ok_or(Refusal::NotFound)?,

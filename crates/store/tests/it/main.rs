@@ -19,6 +19,7 @@ mod nth;
 mod positions;
 mod quotas;
 mod repaired;
+mod replicas;
 mod rules;
 mod rules_more;
 mod shared;
