@@ -1,6 +1,6 @@
 //! The token by which a sender goes on after an interruption, as a word for a command line.
 
-use crate::frame::{Chain, VERSION};
+use crate::frame::Chain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -45,16 +45,17 @@ impl Mark {
         Blob(wire::encode(self))
     }
 
-    /// The mark of a part that a command carries from server to server, without a stream: its hash
-    /// is that of the head, so parts of another snapshot between these are noticed.
-    pub fn carried(head: &StreamHead, after: Blob) -> Self {
-        let chain = Chain::of_head(VERSION, head);
+    /// The mark of a part that a command carries from one store to another, without a stream: its
+    /// hash is that of the head and of the sender's name, so parts of another snapshot, or of a
+    /// sender that parts it otherwise, are noticed.
+    pub fn carried((head, sender): (&StreamHead, &str), after: Blob) -> Self {
+        let chain = Chain::of_carried(head, sender);
         Self { chain, after }
     }
 
-    /// Is it that of a part which was carried of this snapshot?
-    pub fn is_carried(&self, head: &StreamHead) -> bool {
-        self.chain == Chain::of_head(VERSION, head)
+    /// Is it that of a part which was carried of this snapshot from this sender?
+    pub fn is_carried(&self, (head, sender): (&StreamHead, &str)) -> bool {
+        self.chain == Chain::of_carried(head, sender)
     }
 
     /// The same back; `None`: nothing has come, or it is not one.

@@ -6,6 +6,7 @@
 //! publish it, with this command or without. A number that a server may have received for one
 //! snapshot is never given to another one.
 
+mod feeder;
 mod replica;
 mod source;
 
@@ -16,6 +17,7 @@ use crate::args::{ReleaseArgs, TrustArgs};
 use crate::failure::{FAILED, Failure};
 use crate::servers::{self, Running};
 use cell::Replicas;
+use feeder::Feeders;
 use replica::Replica;
 use source::Source;
 use std::fmt::Display;
@@ -185,8 +187,8 @@ impl<'a> Release<'a> {
         let made = self.record.release;
         self.each(|replica| replica.publish_up_to(made));
         let was_interrupted = self.freeze()?;
-        let kept = source.releases()?;
-        self.each(|replica| replica.prepare(number, (source, &kept), progress));
+        let feeders = self.feeders()?;
+        self.each(|replica| replica.prepare(number, &feeders, progress));
         if !self.servers.iter().any(Server::takes_part) {
             return Err(self.abandon(was_interrupted));
         }
@@ -199,6 +201,18 @@ impl<'a> Release<'a> {
         let least = self.servers.iter().map(Server::published).min();
         source.remove_below(least.unwrap_or(0).min(number))?;
         Ok(was_interrupted)
+    }
+
+    /// The stores from which releases come: that of the volume first.
+    fn feeders(&self) -> Result<Feeders, Failure> {
+        let fed = |server: &Server| Some(server.replica.as_ref()?.feeder(&server.name));
+        let of_replicas = self.servers.iter().filter_map(fed);
+        let all = std::iter::once(self.source.feeder()?).chain(of_replicas);
+        let mut servers = self.servers.iter();
+        Ok(Feeders {
+            all: all.collect(),
+            begins: servers.all(|one| one.replica.is_some() && one.published() == 0),
+        })
     }
 
     /// Makes the snapshot. True: that of an earlier command stays, which was interrupted, since not

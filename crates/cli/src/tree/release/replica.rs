@@ -2,14 +2,15 @@
 //! parts of one snapshot alone into each.
 
 use super::super::connect::connect_within;
-use super::super::parts::{Range, Unstable, each_part, when_free};
+use super::super::parts::{Unstable, each_part, when_free};
 use super::super::progress::Progress;
 use super::TrustArgs;
-use super::source::Source;
+use super::feeder::{Feeder, Feeders, Names};
 use cell::Replicas;
 use files::Tree;
 use net::Addresses;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use stream::Mark;
 use wire::{
     Blob, Dump, Name, Receiving, Refusal, StoreOf, StreamHead, VolumeInfo, VolumeOp, VolumeState,
@@ -18,11 +19,12 @@ use wire::{
 
 /// The replica.
 pub(super) struct Replica {
-    tree: Tree,
+    tree: Arc<Tree>,
     name: Name,
     /// Its number.
     number: u32,
-    published: u32,
+    /// The releases that readers may see, the newest by the replica's name.
+    releases: BTreeSet<u32>,
     /// Releases that readers do not see, and how much of them has come.
     halves: BTreeMap<u32, Receiving>,
     unstable: Unstable,
@@ -35,10 +37,11 @@ fn is_whole(half: &Receiving) -> bool {
     mark.is_some_and(|mark| half.chunks > 0 && mark.after.0.is_empty())
 }
 
-/// Are all parts of a half those of this snapshot?
-fn is_of(half: &Receiving, head: &StreamHead) -> bool {
+/// Are all parts of a half those of this snapshot, from this sender?
+fn is_of(half: &Receiving, (head, sender): (&StreamHead, &str)) -> bool {
     let last = Mark::of(&half.after);
-    half.head == *head && (half.chunks == 0 || last.is_some_and(|last| last.is_carried(head)))
+    let is_carried = |last: Mark| last.is_carried((head, sender));
+    half.head == *head && (half.chunks == 0 || last.is_some_and(is_carried))
 }
 
 /// A failure, with advice.
@@ -79,10 +82,10 @@ impl Replica {
         let store = String::from_utf8_lossy(&store).into_owned();
         let tree = connect_within(trust, server, store).map_err(|error| error.to_string())?;
         let mut replica = Replica {
-            tree,
+            tree: Arc::new(tree),
             name: replica_name(record.name.as_bytes()).map_err(told)?,
             number: record.replica(),
-            published: 0,
+            releases: BTreeSet::new(),
             halves: BTreeMap::new(),
             unstable: Unstable::default(),
             sent_bytes: 0,
@@ -93,7 +96,13 @@ impl Replica {
 
     /// The release that readers see; 0: none.
     pub(super) fn published(&self) -> u32 {
-        self.published
+        self.releases.last().copied().unwrap_or(0)
+    }
+
+    /// The replica as others are fed from it.
+    pub(super) fn feeder(&self, server: &str) -> Feeder {
+        let releases = self.releases.clone();
+        Feeder::new(&self.tree, (Some(server), &self.name), releases)
     }
 
     pub(super) fn sent_bytes(&self) -> u64 {
@@ -116,7 +125,7 @@ impl Replica {
         let present = releases
             .iter()
             .filter(|(_, info)| info.state == VolumeState::Present);
-        self.published = present.map(|(release, _)| *release).max().unwrap_or(0);
+        self.releases = present.map(|(release, _)| *release).collect();
         let half = |(release, info): (u32, VolumeInfo)| Some((release, info.provenance.receiving?));
         self.halves = releases.into_iter().filter_map(half).collect();
         Ok(())
@@ -124,14 +133,12 @@ impl Replica {
 
     /// Releases that are made and whole are shown to readers.
     pub(super) fn publish_up_to(&mut self, made: u32) -> Result<(), String> {
-        while self.published < made {
-            let next = self.published + 1;
-            if !self.halves.get(&next).is_some_and(is_whole) {
-                break;
-            }
-            self.publish(next)?;
-        }
-        Ok(())
+        let is_whole = |(release, half): (&u32, &Receiving)| {
+            (*release <= made && is_whole(half)).then_some(*release)
+        };
+        // There is one at most.
+        let whole = self.halves.iter().find_map(is_whole);
+        whole.map_or(Ok(()), |release| self.publish(release))
     }
 
     /// Readers see the release from now on, also after a loss of power.
@@ -141,7 +148,7 @@ impl Replica {
         done.map_err(told)?;
         self.tree.sync("/").map_err(reason)?;
         self.halves.remove(&release);
-        self.published = release;
+        self.releases.insert(release);
         Ok(())
     }
 
@@ -169,103 +176,106 @@ impl Replica {
     pub(super) fn prepare(
         &mut self,
         release: u32,
-        (source, kept): (&Source, &BTreeSet<u32>),
+        feeders: &Feeders,
         progress: &Progress,
     ) -> Result<(), String> {
-        for one in self.published + 1..=release {
-            let missing = [one - 1, one]
-                .into_iter()
-                .find(|it| *it > 0 && !kept.contains(it));
-            if let Some(missing) = missing {
-                return Err(lacks(one, missing, source.name()));
+        while self.published() < release {
+            let (next, feeder, is_whole) = match self.published() {
+                0 => feeders.first(release)?,
+                shown => (shown + 1, feeders.changes(shown + 1)?, false),
+            };
+            self.receive((next, is_whole), feeder, progress)?;
+            if next == release {
+                break;
             }
-            self.receive(one, source, progress)?;
-            if one < release {
-                self.publish(one)?;
-            }
+            self.publish(next)?;
         }
         Ok(())
     }
 
     fn receive(
         &mut self,
-        release: u32,
-        source: &Source,
+        (release, is_whole_volume): (u32, bool),
+        feeder: &Feeder,
         progress: &Progress,
     ) -> Result<(), String> {
-        let of = source.release(release).map_err(told)?;
-        let since = match release {
-            1 => None,
-            _ => Some(source.release(release - 1).map_err(told)?),
-        };
-        let range = (&of, since.as_ref());
-        let dump = |after| source.tree().dump(range, after, false);
-        let first = dump(None).map_err(|refusal| not_sent(&of, refusal))?;
-        let head = first.head.clone();
-        let half = self.begin(release, &head)?;
+        let names = feeder.names(release, is_whole_volume)?;
+        let not_sent = |refusal| feeder.not_sent(release, refusal);
+        let first = feeder.dump(&names, None).map_err(not_sent)?;
+        let (head, sender) = (first.head.clone(), feeder.sender());
+        let of = (&head, sender.as_str());
+        let half = self.begin(release, of)?;
         let mark = Mark::of(&half.after).filter(|_| half.chunks > 0);
         let first = match mark {
             Some(mark) if mark.after.0.is_empty() => return Ok(()),
-            Some(mark) => dump(Some(mark.after)).map_err(|refusal| not_sent(&of, refusal))?,
+            Some(mark) => feeder.dump(&names, Some(mark.after)).map_err(not_sent)?,
             None => first,
         };
-        if head.since.is_none() {
+        if is_whole_volume {
             progress.found(head.bytes);
         }
-        let volume = self.numbered(release)?;
-        self.parts((volume, half.chunks), (source, range, first), progress)?;
+        self.parts((release, half.chunks), (feeder, &names), first, progress)?;
         self.tree.sync("/").map_err(reason)?;
         self.look()?;
-        let has_all = |half: &Receiving| is_whole(half) && is_of(half, &head);
+        let has_all = |half: &Receiving| is_whole(half) && is_of(half, of);
         match self.halves.get(&release).is_some_and(has_all) {
             true => Ok(()),
             false => Err(told(Refusal::Invalid)),
         }
     }
 
-    /// Begins to receive a snapshot, or goes on.
-    fn begin(&mut self, release: u32, head: &StreamHead) -> Result<Receiving, String> {
-        if self
-            .halves
-            .get(&release)
-            .is_some_and(|half| !is_of(half, head))
-        {
-            self.discard(release)?;
+    /// Begins to receive a snapshot, or goes on; all else that is half received is given up.
+    fn begin(&mut self, release: u32, of: (&StreamHead, &str)) -> Result<Receiving, String> {
+        let other = |(one, half): (&u32, &Receiving)| {
+            let is_meant = *one == release && is_of(half, of);
+            (!is_meant).then_some(*one)
+        };
+        let others: Vec<u32> = self.halves.iter().filter_map(other).collect();
+        for one in others {
+            self.discard(one)?;
         }
         let op = VolumeOp::ReceiveRelease {
             name: self.name.clone(),
-            head: Box::new(head.clone()),
+            head: Box::new(of.0.clone()),
             release,
         };
         let info = when_free(&self.tree, &op).map_err(told)?;
         let half = info.and_then(|info| info.provenance.receiving);
-        let half = half.filter(|half| is_of(half, head));
+        let half = half.filter(|half| is_of(half, of));
         half.ok_or_else(|| told(Refusal::Invalid))
     }
 
     /// Carries the parts from this one on.
     fn parts(
         &mut self,
-        (volume, mut number): (u32, u64),
-        (source, range, first): (&Source, Range<'_>, Dump),
+        (release, mut part): (u32, u64),
+        (feeder, names): (&Feeder, &Names),
+        first: Dump,
         progress: &Progress,
     ) -> Result<(), String> {
-        let head = first.head.clone();
-        let refused = |refusal| not_sent(range.0, refusal);
-        each_part(source.tree(), range, first, refused, |dump: Dump| {
-            if dump.head != head {
-                return Err(told(Refusal::Invalid));
-            }
-            let bytes = dump.chunk.bytes.0.len() as u64;
-            let after: Blob = dump.next.unwrap_or_default();
-            let kept = Mark::carried(&head, after).kept();
-            let done = self.tree.restore((volume, number), kept, dump.chunk);
-            done.map_err(told)?;
-            number += 1;
-            self.sent_bytes += bytes;
-            progress.moved(bytes);
-            self.unstable.sent(&self.tree, bytes).map_err(reason)
-        })
+        let volume = self.numbered(release)?;
+        let (head, sender) = (first.head.clone(), feeder.sender());
+        let not_sent = |refusal| feeder.not_sent(release, refusal);
+        each_part(
+            &feeder.tree,
+            names.range(),
+            first,
+            not_sent,
+            |dump: Dump| {
+                if dump.head != head {
+                    return Err(told(Refusal::Invalid));
+                }
+                let bytes = dump.chunk.bytes.0.len() as u64;
+                let after: Blob = dump.next.unwrap_or_default();
+                let kept = Mark::carried((&head, &sender), after).kept();
+                let done = self.tree.restore((volume, part), kept, dump.chunk);
+                done.map_err(told)?;
+                part += 1;
+                self.sent_bytes += bytes;
+                progress.moved(bytes);
+                self.unstable.sent(&self.tree, bytes).map_err(reason)
+            },
+        )
     }
 
     /// Older releases go, but for what readers have open of them.
@@ -284,34 +294,6 @@ impl Replica {
 
     pub(super) fn close(self) {
         // All that counts is on the server's disk.
-        let _ = self.tree.close();
+        let _ = self.tree.leave();
     }
-}
-
-fn lacks(release: u32, missing: u32, volume: &Name) -> String {
-    format!(
-        "it lacks release {release}, which it cannot get: {volume} has no snapshot \
-         release-{missing} any more. Take the replica away, with `ariel volume replicate ADDR \
-         {volume} --not-on SERVER`, and make it anew"
-    )
-}
-
-/// The volume's server does not give what is to be sent.
-fn not_sent(release: &Name, refusal: Refusal) -> String {
-    let why = match refusal {
-        Refusal::NotFound | Refusal::Stale | Refusal::CrossVolume => {
-            "the snapshot, or the one before it, is not there any more: release again"
-        }
-        Refusal::NotPermitted => "only root may send all that a volume has",
-        Refusal::Damaged => {
-            "the stored bytes are damaged: the log of the volume's server says of which file, and \
-             `ariel fsck` what else is"
-        }
-        Refusal::NoAnswer | Refusal::SessionLost => {
-            "the volume's server does not answer any more: see whether it runs, with `ariel cell \
-             servers`, and release again, which goes on"
-        }
-        other => return format!("{release} cannot be sent: {other:?}"),
-    };
-    format!("{release} cannot be sent: {why}")
 }

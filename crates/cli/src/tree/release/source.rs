@@ -2,6 +2,7 @@
 //! and the cell's record of its replicas.
 
 use super::super::connect::connect_within;
+use super::feeder::{Feeder, RELEASE, name_of};
 use super::{TrustArgs, WHAT};
 use crate::args::ReleaseArgs;
 use crate::failure::Failure;
@@ -12,14 +13,12 @@ use net::Addresses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
-use wire::{Name, Refusal, VolumeInfo, VolumeOp, VolumeState, snapshot_name};
-
-/// The name of a release, behind that of its volume.
-const RELEASE: &str = "release-";
+use std::sync::Arc;
+use wire::{Name, Refusal, VolumeInfo, VolumeOp, VolumeState};
 
 /// The volume.
 pub(super) struct Source {
-    tree: Tree,
+    tree: Arc<Tree>,
     name: Name,
     number: u32,
     addresses: Addresses,
@@ -56,7 +55,7 @@ impl Source {
         })?;
         let tree = connect_within(&trust, &addresses, of.clone());
         Ok(Source {
-            tree: tree.map_err(|error| Failure::of(&of, error))?,
+            tree: Arc::new(tree.map_err(|error| Failure::of(&of, error))?),
             name: name.clone(),
             number: info.id,
             addresses,
@@ -68,8 +67,13 @@ impl Source {
         &self.name
     }
 
-    pub(super) fn tree(&self) -> &Tree {
-        &self.tree
+    /// The store, with the releases that it has.
+    pub(super) fn feeder(&self) -> Result<Feeder, Failure> {
+        Ok(Feeder::new(
+            &self.tree,
+            (None, &self.name),
+            self.releases()?,
+        ))
     }
 
     pub(super) fn failure(&self, text: impl Display) -> Failure {
@@ -150,12 +154,6 @@ impl Source {
         Ok(self.snapshots()?.into_keys().collect())
     }
 
-    /// The whole name of a release.
-    pub(super) fn release(&self, release: u32) -> Result<Name, Refusal> {
-        let name = format!("{RELEASE}{release}");
-        snapshot_name(self.name.as_bytes(), name.as_bytes())
-    }
-
     /// The volume as it is now is this release, and on the server's disk.
     pub(super) fn freeze(&self, release: u32) -> Result<(), Failure> {
         let name = Name::new(format!("{RELEASE}{release}").as_bytes());
@@ -173,7 +171,7 @@ impl Source {
             return Ok(());
         };
         let told = |refusal| self.told(refusal);
-        let of = self.release(release).map_err(told)?;
+        let of = name_of(&self.name, release).map_err(told)?;
         self.tree
             .try_volume(VolumeOp::Delete { of })
             .map_err(told)?;
@@ -212,7 +210,7 @@ impl Source {
 
     pub(super) fn close(self) -> Result<(), Failure> {
         let name = self.name.to_string();
-        self.tree.close().map_err(|error| Failure::of(&name, error))
+        self.tree.leave().map_err(|error| Failure::of(&name, error))
     }
 }
 
