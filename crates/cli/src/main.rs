@@ -33,6 +33,7 @@ mod pages;
 mod paths;
 mod place;
 mod profile;
+mod releases;
 mod reproduce;
 mod run;
 mod runtime;

@@ -80,6 +80,15 @@ impl Core {
         hears.recv().unwrap_or(false)
     }
 
+    /// Publishes what was received under this number, as soon as that can be.
+    pub(crate) fn publish(&self, volume: u32) {
+        self.enter(|state, after| {
+            if state.store.is_some() {
+                state.handle(Input::Publish(volume), after);
+            }
+        });
+    }
+
     /// A machine is not trusted any more.
     pub(crate) fn expel(&self, machine: MachineId) {
         self.enter(|state, after| state.handle(Input::Expelled { machine }, after));

@@ -13,6 +13,7 @@ mod core;
 mod counts;
 mod disk;
 mod events;
+mod further;
 mod held;
 mod partition;
 mod profile;
@@ -57,9 +58,6 @@ pub type TokenLine = logic::server::TokenLine;
 /// Each start of the server begins its epochs this far above those of the start before: more than
 /// the grants and recalls that one run can make.
 const EPOCHS_OF_A_BOOT: u32 = 40;
-
-/// Memory for the index of a further store.
-const FURTHER_CACHE_BYTES: usize = 64 << 20;
 
 /// The options of a server.
 pub struct ServerOptions {
@@ -200,92 +198,10 @@ impl Server {
         })
     }
 
-    /// Makes one more store, whose first volume has this number, and serves it.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn make_store(&self, data: &Path, first_volume: u32) -> Result<(), StartError> {
-        let how = further_options(self.owner, first_volume);
-        store::Store::create(data, &how)?.close()?;
-        self.open_store(data, first_volume)
-    }
-
-    /// Serves one more store, which is there. When that store fails the others go on.
-    ///
-    /// # Errors
-    /// It cannot be opened, or is another one.
-    pub fn open_store(&self, data: &Path, first_volume: u32) -> Result<(), StartError> {
-        let how = further_options(self.owner, first_volume);
-        let shown = data.display().to_string();
-        let on_failure = move |reason: &str| {
-            tracing::error!(
-                data = shown,
-                reason,
-                "the volumes of this store are not served any more: restart the server when the \
-                 cause is cured"
-            );
-        };
-        // Not made where it is missing: an empty store in its place would be taken for it.
-        let store = store::Store::open(data, &how)?;
-        if store.root().volume != first_volume {
-            let found = store.root().volume;
-            return Err(StartError::Another(data.to_owned(), found));
-        }
-        let further = Partition::start(data, store, &self.common, Box::new(on_failure))?;
-        further.core.cooperate(*self.common.policy.lock());
-        let further = Arc::new(further);
-        // While there was one store, nobody asked it what it had promised.
-        for partition in self.router.all() {
-            partition.core.note_promised();
-        }
-        tracing::info!(data = %data.display(), "serving a further store");
-        self.router.add(&further);
-        if let Gate::Cell(machines) = &self.common.gate {
-            // A change of groups that is under way has been told to this store, or not: the cell
-            // answers when it is made.
-            further.core.set_members(machines.members());
-        }
-        Ok(())
-    }
-
-    /// Is this further store served?
-    #[must_use]
-    pub fn serves(&self, first_volume: u32) -> bool {
-        let mut further = self.router.further().into_iter();
-        further.any(|partition| partition.first_volume == first_volume)
-    }
-
-    /// Serves a further store no more: when this returns, its directory is at rest, and clients
-    /// that ask for its volumes hear that they are elsewhere, or on their way. False: it is not
-    /// served here.
-    ///
-    /// # Errors
-    /// It could not be closed in order; it recovers when it is opened again.
-    pub fn close_store(&self, first_volume: u32) -> Result<bool, StopError> {
-        let Some(partition) = self.router.remove(first_volume) else {
-            return Ok(false);
-        };
-        let stopped = partition.stop();
-        // Connections that came while it was being closed.
-        partition.core.send_away();
-        stopped?;
-        tracing::info!(data = %partition.data.display(), "a further store is closed");
-        Ok(true)
-    }
-
     /// The number of the first volume of the server's first store.
     #[must_use]
     pub fn first_volume(&self) -> u32 {
         self.router.first().first_volume
-    }
-
-    /// Has a further store no volume but its first one, which nobody sees? Its last one was purged,
-    /// or the command that makes one has ended before.
-    #[must_use]
-    pub fn is_empty(&self, first_volume: u32) -> bool {
-        let mut further = self.router.further().into_iter();
-        let found = further.find(|partition| partition.first_volume == first_volume);
-        found.is_some_and(|partition| partition.core.volumes().len() == 1)
     }
 
     /// The volumes of all stores, without the first ones of further stores, which nobody sees.
@@ -293,8 +209,7 @@ impl Server {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let mut all = self.router.first().core.volumes();
         for partition in self.router.further() {
-            let volumes = partition.core.volumes().into_iter();
-            all.extend(volumes.filter(|info| info.id != partition.first_volume));
+            all.extend(further::seen(&partition));
         }
         all
     }
@@ -429,15 +344,6 @@ fn store_options((uid, gid): (u32, u32)) -> store::Options {
         created: net::clock::wall_ns(),
         identity: net::entropy::seed(), // so that nobody can make a piece of the log
         ..store::Options::default()
-    }
-}
-
-/// The same of a further store.
-fn further_options(owner: (u32, u32), first_volume: u32) -> store::Options {
-    store::Options {
-        volume: first_volume,
-        index_cache_bytes: FURTHER_CACHE_BYTES,
-        ..store_options(owner)
     }
 }
 

@@ -56,6 +56,7 @@ impl Profile {
             Input::Tick => "(time)",
             Input::Regroup { .. } => "(groups changed)",
             Input::Cooperate { .. } => "(cooperation changed)",
+            Input::Publish(_) => "(release published)",
             Input::Synced { .. } => "(synced)",
         }
     }

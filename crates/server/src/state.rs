@@ -334,7 +334,7 @@ impl State {
             | Event::Unlocked { .. }
             | Event::Aside { .. } => self.tell_of_silence(event),
             Event::Scheduled { op, refused: None } => {
-                tracing::info!(?op, "a schedule was kept");
+                tracing::info!(?op, "a schedule was kept, or a release published");
             }
             Event::Scheduled {
                 op,
@@ -343,7 +343,7 @@ impl State {
                 tracing::warn!(
                     ?op,
                     ?why,
-                    "a schedule cannot be kept; it is tried again in a minute"
+                    "a schedule cannot be kept, or a release published; it is tried again"
                 );
             }
             Event::GraceOver => {

@@ -16,15 +16,22 @@ const LOOK: Duration = Duration::from_millis(500);
 /// so long.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The thread. Dropping it ends it.
-pub(crate) struct Keeper(Arc<Stores>, Worker);
+/// The thread, and where there are other servers the one that looks after replicas. Dropping it
+/// ends them.
+pub(crate) struct Keeper(Arc<Stores>, Vec<Worker>);
 
 impl Keeper {
     pub(super) fn start(stores: Arc<Stores>) -> Result<Keeper, String> {
+        let failed = |error| format!("no thread can be started: {error}");
+        let mut keeper = Keeper(Arc::clone(&stores), Vec::new());
         let of = Arc::clone(&stores);
         let worker = Worker::start("stores", move || of.keep());
-        let worker = worker.map_err(|error| format!("no thread can be started: {error}"))?;
-        Ok(Keeper(stores, worker))
+        keeper.1.push(worker.map_err(failed)?);
+        if stores.own.is_some() {
+            let worker = Worker::start("replicas", move || stores.follow_releases());
+            keeper.1.push(worker.map_err(failed)?);
+        }
+        Ok(keeper)
     }
 
     pub(crate) fn stores(&self) -> Weak<Stores> {
@@ -36,7 +43,8 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.0.lock().ending = true;
         self.0.changed.notify_all();
-        self.1.join();
+        self.0.sites.end();
+        self.1.iter().for_each(Worker::join);
     }
 }
 

@@ -4,12 +4,15 @@
 //! Guarantees: a store is served while the cell's record of it names this server and no other
 //! ([`cell::Placement`]); a store that was closed for another server which does not take it over
 //! is served again by itself; the copy of one that another server has is removed only when that
-//! server serves it. `moving` copies a store to here.
+//! server serves it. `moving` copies a store to here. Stores of replicas do not move, and have
+//! rules of their own, in `replicas` and `releases`.
 
 mod keeper;
 mod leaving;
 mod moving;
 mod places;
+mod releases;
+mod replicas;
 
 pub(crate) use keeper::Keeper;
 
@@ -19,6 +22,7 @@ use cell::{AskError, Cell, Listed, Part, Placement, Role, StoreAnswer, StoreQues
 use moving::Move;
 use net::Addresses;
 use places::Places;
+use releases::Sites;
 use server::Server;
 use ship::Answerer;
 use std::collections::BTreeMap;
@@ -49,6 +53,8 @@ pub(crate) struct Stores {
     acting: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
+    /// The replicas that are here.
+    sites: Sites,
 }
 
 #[derive(Default)]
@@ -110,6 +116,7 @@ impl Stores {
             acting: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
+            sites: Sites::default(),
         });
         for first_volume in stores.places.begin()? {
             // The others are served all the same, and the keeper tries again.
@@ -117,6 +124,11 @@ impl Stores {
                 tracing::error!(first_volume, error, "a further store is not served");
                 stores.note_closed(first_volume, 0);
             }
+        }
+        if stores.own.is_some()
+            && let Err(error) = stores.look_at_records()
+        {
+            tracing::error!(error, "no replica is served before the database answers");
         }
         let answers = Arc::downgrade(&stores);
         gate.0.tell_stores(Box::new(move |question| {
@@ -142,6 +154,9 @@ impl Stores {
 
     /// Decides about a store whose directory is found here at the start.
     fn find_part(&self, first_volume: u32) -> Result<(), String> {
+        if self.is_replica(first_volume)? {
+            return Ok(());
+        }
         let part = match &self.own {
             None => Part::Serves,
             Some(own) => {
@@ -249,8 +264,7 @@ impl Stores {
         match question {
             StoreQuestion::Volumes => {
                 self.wait_settled();
-                let volumes = self.server()?.volumes();
-                Ok(StoreAnswer::Volumes(Listed::of(&volumes)))
+                Ok(StoreAnswer::Volumes(Listed::of(&self.shown()?)))
             }
             StoreQuestion::Make => self.make().map(StoreAnswer::Made),
             StoreQuestion::Ship {
@@ -269,6 +283,16 @@ impl Stores {
                 true => Ok(StoreAnswer::Done),
                 false => Err("the store is not served here".into()),
             },
+            StoreQuestion::Replicate { volume, name } => {
+                self.replicate(volume, &name).map(StoreAnswer::Made)
+            }
+            StoreQuestion::Unreplicate { volume } => {
+                self.unreplicate(volume)?;
+                Ok(StoreAnswer::Done)
+            }
+            StoreQuestion::Replicas { volume } => self.replicas(volume).map(StoreAnswer::Replicas),
+            StoreQuestion::Site { first_volume } => self.site(first_volume),
+            StoreQuestion::Release { volume, release } => self.release(volume, release),
             StoreQuestion::Move { volume, number } => self.begin_move(&volume, number),
             StoreQuestion::Progress { volume } => {
                 let found = self.lock().moves.get(&volume).cloned();
@@ -308,18 +332,31 @@ impl Stores {
         state.waiting -= 1;
     }
 
-    /// Makes a store, and serves it.
-    fn make(&self) -> Result<u32, String> {
-        let _acting = self.act();
+    /// The number of the first volume of one more store.
+    fn new_store(&self, cure: &str) -> Result<u32, String> {
         let number = self.places.next_number()?;
         let first_volume = volume_numbers::first_of_further(self.number, number);
         let first_volume = first_volume.ok_or_else(|| {
             format!(
-                "this server has made {} volumes with stores of their own, and has no number for \
-                 one more: make the volume without `--own-store`, or on another server",
+                "this server has made {} stores for volumes and replicas, and has no number for \
+                 one more: {cure}",
                 volume_numbers::STORE_MAX
             )
         })?;
+        // The server's directory may be an older copy.
+        let is_known = self.own.is_some()
+            && (self.placement(first_volume)?.is_some() || self.is_replica(first_volume)?);
+        match is_known {
+            true => Err("the cell knows a store of this number: try again".into()),
+            false => Ok(first_volume),
+        }
+    }
+
+    /// Makes a store, and serves it.
+    fn make(&self) -> Result<u32, String> {
+        let _acting = self.act();
+        let cure = "make the volume without `--own-store`, or on another server";
+        let first_volume = self.new_store(cure)?;
         if let Some(own) = &self.own {
             let made = Placement::made(own);
             let store = record_of(first_volume);

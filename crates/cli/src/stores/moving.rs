@@ -230,6 +230,12 @@ impl Stores {
     /// Finds the server that has a volume in a store that can move: the record says it.
     fn find(&self, volume: &str, number: u32) -> Result<Found, String> {
         let first_volume = first_of(number, volume)?;
+        if self.is_replica(first_volume)? {
+            return Err(format!(
+                "{volume} is a replica, and does not move: `ariel volume replicate --on SERVER` \
+                 makes one there, and `--not-on SERVER` takes one away"
+            ));
+        }
         let name = self.record(first_volume)?.server;
         if self.own.as_deref() == Some(&name) {
             return Err(format!("{volume} is on this server already"));

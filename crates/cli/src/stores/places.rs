@@ -1,7 +1,8 @@
 //! The directories of further stores, below the server's data directory: `stores/NUMBER` is a
 //! store, named by the number of its first volume; `stores/NUMBER.coming` the copy of one that is
 //! on its way; `stores/NUMBER.whole` says in which turn a store was closed elsewhere whose copy is
-//! whole, until it is served here; `stores/NUMBER.gone` is one that is being removed; `stores/last`
+//! whole, until it is served here; `stores/NUMBER.replica` says that a store is for a replica;
+//! `stores/NUMBER.gone` is one that is being removed; `stores/last`
 //! the number of the last store that was made.
 //!
 //! Guarantees: a copy becomes a store with everything synced, or not at all; a number is never
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// The ends of the names of a copy that is on its way, and of one that is of no use any more.
 const COMING: &str = ".coming";
 const GONE: &str = ".gone";
+/// The end of the name of the note that a store is for a replica, with the volume's number in it.
+const REPLICA: &str = ".replica";
 
 /// The directories.
 pub(super) struct Places(PathBuf);
@@ -78,6 +81,45 @@ impl Places {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    fn replica(&self, first_volume: u32) -> PathBuf {
+        self.0.join(format!("{first_volume}{REPLICA}"))
+    }
+
+    /// The stores for replicas that are here, or were about to be made or removed.
+    pub(super) fn replicas(&self) -> Result<Vec<u32>, String> {
+        let all = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            all => all.map_err(|error| failed(&self.0, &error))?,
+        };
+        let mut found = Vec::new();
+        for entry in all {
+            let entry = entry.map_err(|error| failed(&self.0, &error))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let number = name.strip_suffix(REPLICA);
+            found.extend(number.and_then(|number| number.parse::<u32>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// Is a store for a replica?
+    pub(super) fn is_replica(&self, first_volume: u32) -> bool {
+        self.replica(first_volume).exists()
+    }
+
+    /// A store, which may not be there yet, is for the replica of a volume.
+    pub(super) fn is_for_replica(&self, first_volume: u32, volume: u32) -> Result<(), String> {
+        self.make()?;
+        let path = self.replica(first_volume);
+        write(&path, &volume.to_string()).map_err(|error| failed(&path, &error))
+    }
+
+    /// Nothing is here of the store any more.
+    pub(super) fn is_no_replica(&self, first_volume: u32) -> Result<(), String> {
+        let path = self.replica(first_volume);
+        let done = removed(fs::remove_file(&path)).and_then(|()| sync_parent(&path));
+        done.map_err(|error| failed(&path, &error))
     }
 
     pub(super) fn store(&self, first_volume: u32) -> PathBuf {

@@ -322,6 +322,9 @@ pub enum Input {
         /// The mounts on which they count otherwise than before; none: on all.
         on: Option<Vec<(MachineId, Vec<u8>)>>,
     },
+    /// The server is to publish by itself what was received under this number, if nothing is in
+    /// the way; `Event::Scheduled` says that it is done.
+    Publish(u32),
     /// Changes applied before the `Sync` with this ticket are stable, or could not be made so.
     Synced {
         /// Which.
@@ -425,7 +428,7 @@ pub enum Event {
         /// Under which name.
         name: Name,
     },
-    /// A schedule asked for this, and it was done.
+    /// A schedule asked for this, or the server was told to do it by itself, and it was done.
     Scheduled {
         /// What.
         op: VolumeOp,

@@ -206,6 +206,7 @@ impl Server {
             }
             Input::Regroup { ticket, on } => self.on_regroup(step, ticket, on),
             Input::Cooperate { policy } => self.on_cooperate(step, policy),
+            Input::Publish(volume) => self.on_publish(step, volume),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }

@@ -8,8 +8,9 @@
 //! that it missed, one. A snapshot beyond that number is deleted, and purged at once.
 //!
 //! Guarantees. Each of these is an operation like those that people ask for, with all that goes
-//! before it (see [`super::volumes`]). There is one at a time, and none before the clients of the
-//! last run have been heard. One that is refused is tried again in a minute.
+//! before it (see [`super::volumes`]); so is the publication of a release, which the room asks for.
+//! There is one at a time, and none before the clients of the last run have been heard. One that is
+//! refused is tried again in a minute.
 
 use super::api::{Disk, Event};
 use super::table::{Seq, Waiting};
@@ -188,12 +189,7 @@ impl Server {
                 self.schedules.at = Time::MAX;
                 return;
             };
-            let waits = self
-                .schedules
-                .own
-                .filter(|seq| self.waiting.contains_key(seq));
-            self.schedules.own = waits;
-            let Some(op) = op.filter(|_| waits.is_none() && self.locks_in_doubt().is_none()) else {
+            let Some(op) = op.filter(|_| self.may_ask_itself()) else {
                 let time = self.clock.goes(step.now, step.disk.wall());
                 let pause = next.saturating_sub(time).clamp(SECOND_NS, LOOK_NS);
                 self.schedules.at = step.now + pause;
@@ -204,6 +200,20 @@ impl Server {
             if step.now < self.schedules.at {
                 return; // it waits, or was refused
             }
+        }
+    }
+
+    /// Does nothing wait that it has asked itself for, and have all been heard?
+    fn may_ask_itself(&mut self) -> bool {
+        let own = self.schedules.own;
+        self.schedules.own = own.filter(|seq| self.waiting.contains_key(seq));
+        self.schedules.own.is_none() && self.locks_in_doubt().is_none()
+    }
+
+    /// Publishes what was received: whoever has sent it may be gone.
+    pub(crate) fn on_publish(&mut self, step: &mut Step<'_, impl Disk>, volume: u32) {
+        if self.may_ask_itself() {
+            self.ask_itself(step, VolumeOp::Publish { volume });
         }
     }
 

@@ -15,6 +15,7 @@
 //!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened
 //!     A read f 0 5                for the kernel's pages; `direct`: through a direct descriptor
 //!     A write f 0 "ab"            `page`: from the kernel's pages; `append f "ab"`
+//!     publish 2                   the server publishes by itself what was received as volume 2
 //!     A mount v m                 a mount point of volume v; `A unmount m`
 //!     A mount-elsewhere 9 m       a mount point of volume 9 of another server
 //!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave

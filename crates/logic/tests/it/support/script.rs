@@ -141,8 +141,8 @@ fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
-        ["regroup"] => world.regroup(None),
-        ["regroup", on] => world.regroup(Some(on)),
+        ["publish", volume] => world.server(server::Input::Publish(number(volume))),
+        ["regroup", on @ ..] => world.regroup(on.first().copied()),
         ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
             lending_step(world, words)
         }

@@ -557,7 +557,7 @@ impl World {
         self.answer = text;
     }
 
-    fn server(&mut self, input: server::Input) {
+    pub fn server(&mut self, input: server::Input) {
         use server::Output;
         let mut outputs = Vec::new();
         self.server
