@@ -144,8 +144,17 @@ impl Replica {
     /// Readers see the release from now on, also after a loss of power.
     pub(super) fn publish(&mut self, release: u32) -> Result<(), String> {
         let volume = self.numbered(release)?;
-        let done = self.tree.try_volume(VolumeOp::Publish { volume });
-        done.map_err(told)?;
+        match self.tree.try_volume(VolumeOp::Publish { volume }) {
+            Ok(_) => {}
+            // The server may have been first: it does the same when the release is made.
+            Err(Refusal::NotFound) => {
+                self.look()?;
+                if !self.releases.contains(&release) {
+                    return Err(told(Refusal::NotFound));
+                }
+            }
+            Err(refusal) => return Err(told(refusal)),
+        }
         self.tree.sync("/").map_err(reason)?;
         self.halves.remove(&release);
         self.releases.insert(release);
