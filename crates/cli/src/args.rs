@@ -55,8 +55,8 @@ pub(crate) use tree::{
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
     AtArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, MoveArgs, OneArgs, ReceiveArgs,
-    ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs, VolumeArgs, VolumeCommand,
-    VolumeListArgs,
+    ReleaseArgs, ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs, VolumeArgs,
+    VolumeCommand, VolumeListArgs,
 };
 pub(crate) use words::words;
 

@@ -14,6 +14,7 @@ mod access;
 mod acl;
 mod attrs;
 mod bare;
+mod claim;
 mod error;
 mod file;
 mod listing;

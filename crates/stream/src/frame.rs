@@ -38,6 +38,11 @@ impl Chain {
         Self(*blake3::hash(&[&MAGIC[..], &version.to_le_bytes(), &bytes].concat()).as_bytes())
     }
 
+    /// Of parts that are carried without a stream: the same for all of them.
+    pub(crate) fn of_carried(head: &StreamHead, sender: &str) -> Self {
+        Self::of_head(VERSION, head).behind(PART, sender.as_bytes())
+    }
+
     /// Behind one more frame.
     pub(crate) fn behind(self, kind: u8, plain: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();

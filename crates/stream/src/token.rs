@@ -4,7 +4,7 @@ use crate::frame::Chain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use wire::{Blob, Bounded, Identity, Receiving};
+use wire::{Blob, Bounded, Identity, Receiving, StreamHead};
 
 /// From where on a stream is still wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,19 @@ impl Mark {
     /// As it is kept.
     pub fn kept(&self) -> Blob {
         Blob(wire::encode(self))
+    }
+
+    /// The mark of a part that a command carries from one store to another, without a stream: its
+    /// hash is that of the head and of the sender's name, so parts of another snapshot, or of a
+    /// sender that parts it otherwise, are noticed.
+    pub fn carried((head, sender): (&StreamHead, &str), after: Blob) -> Self {
+        let chain = Chain::of_carried(head, sender);
+        Self { chain, after }
+    }
+
+    /// Is it that of a part which was carried of this snapshot from this sender?
+    pub fn is_carried(&self, (head, sender): (&StreamHead, &str)) -> bool {
+        self.chain == Chain::of_carried(head, sender)
     }
 
     /// The same back; `None`: nothing has come, or it is not one.

@@ -64,6 +64,8 @@ pub(crate) enum VolumeCommand {
     Send(SendArgs),
     /// Make a volume, or its next snapshot, of what `send` has written
     Receive(ReceiveArgs),
+    /// Bring what a volume is now to all of its read-only replicas, and show it to readers
+    Release(ReleaseArgs),
 }
 
 /// A server, and the credentials for it.
@@ -372,6 +374,38 @@ pub(crate) struct ReceiveArgs {
     /// Give up what has been received of a snapshot that is not complete
     #[arg(long, conflicts_with = "rollback")]
     pub(crate) discard: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume replicate server-1:7070 data --on server-2,server-3
+  ariel volume release server-1:7070 data
+  ariel mount --volume data.readonly server-1:7070 /mnt/data
+A release is a snapshot of the volume, data@release-7. The changes since the release before go to
+all servers that have a replica, at the same time; when they have them on their disks, the release
+is made, and they show it. Readers see one release at a time, and never an older one afterwards; a
+file that was open before stays as it was, and caches of unchanged files stay. The volume is in use
+all the while.
+A server that is not reached is named, and the others get the release without it; the next one
+brings it up. Until then it shows no older release to anybody who comes anew. The command then ends
+with 1. When the command is ended before the release is made, nothing has happened, and the next one
+begins with what the volume is then; afterwards the servers show the release without it. Of two
+commands at the same time one waits.
+It is for root of a machine whose root is root, and for administrators.")]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
+    /// The volume
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    /// How many releases each replica keeps: a file that is open since an older one is stale
+    #[arg(long, value_name = "N", default_value = "4",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) keep: u32,
     /// Show no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,

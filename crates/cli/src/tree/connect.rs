@@ -5,7 +5,12 @@ use crate::failure::Failure;
 use crate::{servers, trust};
 use files::{Options, Tree};
 use net::Addresses;
+use std::time::Duration;
 use wire::{Name, StoreOf, VolumeState, is_replica_name};
+
+/// A command that works with several servers goes on without one that says nothing for so long: a
+/// server that starts again is back by then.
+const SILENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
     connect_in(trust, server, None)
@@ -36,9 +41,28 @@ fn connect_as(
     server: &Addresses,
     volume: Option<String>,
 ) -> Result<Tree, Failure> {
+    connect_by(trust, server, (volume, None))
+}
+
+/// The tree of a volume, or the first one of a store, of just this server. No call waits for long
+/// when the server is silent.
+pub(super) fn connect_within(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: String,
+) -> Result<Tree, Failure> {
+    connect_by(trust, server, (Some(volume), Some(SILENCE)))
+}
+
+fn connect_by(
+    trust: &TrustArgs,
+    server: &Addresses,
+    (volume, timeout): (Option<String>, Option<Duration>),
+) -> Result<Tree, Failure> {
     let options = Options {
         name: format!("ariel volume, process {}", std::process::id()),
         volume,
+        timeout,
         ..Options::default()
     };
     let (server, _) = trust::server("volume", server, trust)?;

@@ -5,6 +5,7 @@
 
 use super::connect::{connect, is_no_replicas_name};
 use super::lists::ReceiverGroups;
+use super::parts::{Unstable, when_free};
 use super::progress::Progress;
 use super::volume::{end, say};
 use crate::args::ReceiveArgs;
@@ -12,17 +13,9 @@ use crate::failure::{Failure, NOT_RUN};
 use files::Tree;
 use std::io::{self, BufReader, IsTerminal, Read};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 use stream::{Mark, Next, Reader, StreamError, Token};
 use wire::{Name, Receiving, Refusal, VolumeInfo, VolumeOp};
 
-/// The server's disk has what came when so many bytes more have come: nothing before that has to be
-/// sent again if its power fails.
-const STABLE_BYTES: u64 = 32 << 20;
-/// The server removes what was given up in the background: how often it is asked whether it has.
-const POLLS: u32 = 1200;
-const POLL: Duration = Duration::from_millis(100);
 /// Things that are put back at a time.
 const UNDONE: u32 = 2048;
 
@@ -53,7 +46,7 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<ExitCode, Failure> {
         args,
         volume: info.id,
         receiving,
-        unstable: 0,
+        unstable: Unstable::default(),
         groups: ReceiverGroups::new(&args.at),
     };
     work.all(reader, &progress)?;
@@ -92,18 +85,6 @@ fn begin<R: Read>(
         info = undone.map_err(told)?.ok_or_else(nothing)?;
     }
     Ok(info)
-}
-
-/// Does it as soon as what an earlier receipt has left is removed.
-fn when_free(tree: &Tree, op: &VolumeOp) -> Result<Option<VolumeInfo>, Refusal> {
-    for _ in 0..POLLS {
-        match tree.try_volume(op.clone()) {
-            // The server sends no event when its sweep is over: this polls for two minutes.
-            Err(Refusal::Busy) => thread::sleep(POLL),
-            other => return other,
-        }
-    }
-    Err(Refusal::Busy)
 }
 
 /// The error for a refusal, with advice.
@@ -156,8 +137,7 @@ struct Work<'a> {
     args: &'a ReceiveArgs,
     volume: u32,
     receiving: Receiving,
-    /// Bytes since the server's disk had all.
-    unstable: u64,
+    unstable: Unstable,
     groups: ReceiverGroups<'a>,
 }
 
@@ -236,7 +216,8 @@ impl Work<'_> {
             let done = self.tree.restore(place, kept.clone(), part.chunk);
             done.map_err(|refusal| self.told(refusal))?;
             (self.receiving.chunks, self.receiving.after) = (at.parts, kept);
-            self.settle(bytes)?;
+            let settled = self.unstable.sent(self.tree, bytes);
+            settled.map_err(|error| self.interrupted(&error.reason()))?;
         }
         match reader.at().parts < known {
             true => Err(self.interrupted(&"the stream ends before what has come already")),
@@ -252,17 +233,6 @@ impl Work<'_> {
             true => Err(told(&self.args.name, false, Refusal::Invalid)),
             false => Ok(()),
         }
-    }
-
-    /// From time to time the server's disk has all.
-    fn settle(&mut self, bytes: u64) -> Result<(), Failure> {
-        self.unstable += bytes;
-        if self.unstable < STABLE_BYTES {
-            return Ok(());
-        }
-        self.unstable = 0;
-        let synced = self.tree.sync("/");
-        synced.map_err(|error| self.interrupted(&error.reason()))
     }
 }
 

@@ -1,11 +1,11 @@
 //! `ariel volume send`: a snapshot, or what changed since another one, as a stream.
 //!
-//! Guarantees: when it ends with 0 the whole stream has been written. While one part is written the
-//! next one is fetched, and no more: the memory that it takes does not depend on the volume.
+//! Guarantees: when it ends with 0 the whole stream has been written.
 
 use super::connect::connect_to;
 use super::lists::SenderGroups;
 use super::names::size_text;
+use super::parts::{Range, each_part};
 use super::progress::Progress;
 use super::volume::{end, say};
 use crate::args::SendArgs;
@@ -13,18 +13,10 @@ use crate::failure::{Failure, NOT_RUN};
 use files::Tree;
 use std::io::{self, BufWriter, IsTerminal};
 use std::process::ExitCode;
-use std::sync::mpsc;
 use stream::{Part, Resume, Token, Writer};
 use wire::{
-    Blob, Dump, Name, Refusal, SNAPSHOT_MARK, StreamHead, StreamPiece, snapshot_name,
-    split_volume_name,
+    Name, Refusal, SNAPSHOT_MARK, StreamHead, StreamPiece, snapshot_name, split_volume_name,
 };
-
-/// Parts that are fetched before they are written.
-const AHEAD: usize = 1;
-
-/// A snapshot, and the one since which it is sent.
-type Range<'a> = (&'a Name, Option<&'a Name>);
 
 pub(crate) fn send(args: &SendArgs) -> Result<ExitCode, Failure> {
     if !args.dry_run && io::stdout().is_terminal() {
@@ -143,7 +135,8 @@ fn write(tree: &Tree, range: Range<'_>, args: &SendArgs) -> Result<(), Failure> 
     }
     if !only_end {
         let mut groups = SenderGroups::new(&args.at);
-        parts(tree, range, first, |mut dump| {
+        let refused = |refusal| told(range, refusal);
+        each_part(tree, range, first, refused, |mut dump| {
             let bytes = dump.chunk.bytes.0.len() as u64;
             let part = Part {
                 after: dump.next.unwrap_or_default(),
@@ -158,31 +151,4 @@ fn write(tree: &Tree, range: Range<'_>, args: &SendArgs) -> Result<(), Failure> 
     writer.end().map_err(written)?;
     progress.end();
     Ok(())
-}
-
-/// Fetches all parts behind the first one, and works on each in turn.
-fn parts(
-    tree: &Tree,
-    range: Range<'_>,
-    first: Dump,
-    mut work: impl FnMut(Dump) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    std::thread::scope(|scope| {
-        let (sender, fetched) = mpsc::sync_channel(AHEAD);
-        let mut after: Option<Blob> = first.next.clone();
-        scope.spawn(move || {
-            while let Some(from) = after.take() {
-                let dump = tree.dump(range, Some(from), false);
-                after = dump.as_ref().ok().and_then(|dump| dump.next.clone());
-                if sender.send(dump).is_err() {
-                    return;
-                }
-            }
-        });
-        work(first)?;
-        for dump in fetched {
-            work(dump.map_err(|refusal| told(range, refusal))?)?;
-        }
-        Ok(())
-    })
 }

@@ -41,6 +41,7 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Unmount(args) => super::mounts::unmount(args),
         VolumeCommand::Send(args) => super::send::send(args),
         VolumeCommand::Receive(args) => super::receive::receive(args),
+        VolumeCommand::Release(args) => super::release::release(args),
     }
 }
 

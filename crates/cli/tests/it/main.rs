@@ -66,6 +66,7 @@ mod programs;
 mod real;
 mod refused;
 mod replaced;
+mod replicas;
 mod replicated;
 mod restart;
 mod room;

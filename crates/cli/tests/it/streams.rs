@@ -81,7 +81,7 @@ fn piped(from: &Cell, words: &[&str], to: &Cell, name: &str) {
 
 /// Everything of a tree that a program can see: kind, mode, owner, links, size, room, times of all
 /// kinds, targets, device numbers, which names are of one object, bytes, holes, lists, attributes.
-fn manifest(dir: &Path) -> String {
+pub fn manifest(dir: &Path) -> String {
     let list = "find . -print0 | LC_ALL=C sort -z | \
                 xargs -0 stat -c '%N %F %f %u:%g %h %s %t:%T %.9X %.9Y %.9Z %.9W'; \
                 find . -type f -links +1 -printf '%i %P\\n' | LC_ALL=C sort -k2 | \
@@ -120,7 +120,7 @@ for top, dirs, files in os.walk(b'.'):\n \
 }
 
 /// One of everything.
-fn fill(dir: &Path) {
+pub fn fill(dir: &Path) {
     fs::create_dir_all(dir.join("d/deep")).unwrap();
     fs::write(dir.join("d/one"), "one").unwrap();
     fs::hard_link(dir.join("d/one"), dir.join("d/deep/two")).unwrap();
@@ -139,7 +139,7 @@ fn fill(dir: &Path) {
     );
 }
 
-fn change(dir: &Path) {
+pub fn change(dir: &Path) {
     let large = File::options().write(true).open(dir.join("large")).unwrap();
     large.write_all_at(&[6; 4096], 1 << 20).unwrap();
     shell_ok(

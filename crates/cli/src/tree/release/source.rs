@@ -1,0 +1,236 @@
+//! The volume that is released: its snapshots, one for each release that a server may still need,
+//! and the cell's record of its replicas.
+
+use super::super::connect::connect_within;
+use super::feeder::{Feeder, RELEASE, name_of};
+use super::{TrustArgs, WHAT};
+use crate::args::ReleaseArgs;
+use crate::failure::Failure;
+use crate::servers::{Running, ask_stores, volume_elsewhere};
+use cell::{AskError, Replicas, StoreAnswer, StoreQuestion};
+use files::Tree;
+use net::Addresses;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wire::{Name, Refusal, VolumeInfo, VolumeOp, VolumeState};
+
+/// The volume.
+pub(super) struct Source {
+    tree: Arc<Tree>,
+    name: Name,
+    number: u32,
+    addresses: Addresses,
+    credentials: PathBuf,
+}
+
+/// The release that a snapshot is of.
+fn release_of(volume: &Name, snapshot: &Name) -> Option<u32> {
+    let snapshot = snapshot.to_string();
+    let release = snapshot.strip_prefix(&format!("{volume}@{RELEASE}"))?;
+    let number = release.parse().ok()?;
+    (release == u32::to_string(&number)).then_some(number)
+}
+
+impl Source {
+    pub(super) fn find(args: &ReleaseArgs, running: &Running) -> Result<Source, Failure> {
+        let name = &args.name;
+        let of = name.to_string();
+        let Some(credentials) = running.trust.credentials.clone() else {
+            let text = "volumes have replicas on the servers of a cell only: docs/servers.md";
+            return Err(Failure::of(&of, text));
+        };
+        let trust = TrustArgs {
+            credentials: Some(credentials.clone()),
+            insecure_loopback: false,
+        };
+        let found = volume_elsewhere(WHAT, &args.at.server, (&trust, name))?;
+        let present = found.filter(|(_, info)| info.state == VolumeState::Present);
+        let (addresses, info) = present.ok_or_else(|| {
+            Failure::of(
+                &of,
+                "there is no such volume: see `ariel volume list --all`",
+            )
+        })?;
+        let tree = connect_within(&trust, &addresses, of.clone());
+        Ok(Source {
+            tree: Arc::new(tree.map_err(|error| Failure::of(&of, error))?),
+            name: name.clone(),
+            number: info.id,
+            addresses,
+            credentials,
+        })
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The store, with the releases that it has.
+    pub(super) fn feeder(&self) -> Result<Feeder, Failure> {
+        Ok(Feeder::new(
+            &self.tree,
+            (None, &self.name),
+            self.releases()?,
+        ))
+    }
+
+    pub(super) fn failure(&self, text: impl Display) -> Failure {
+        Failure::of(&self.name.to_string(), text)
+    }
+
+    /// From now on this command alone makes releases of the volume. `waits`: another one is to be
+    /// waited for.
+    pub(super) fn claim(&self, waits: impl FnOnce()) -> Result<(), Failure> {
+        let failed = |error: files::Error| self.failure(error.reason());
+        if self.tree.claim(false).map_err(failed)? {
+            return Ok(());
+        }
+        waits();
+        self.tree.claim(true).map(drop).map_err(failed)
+    }
+
+    /// Does it still?
+    pub(super) fn is_claimed(&self) -> Result<(), Failure> {
+        match self.tree.claim(false) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.failure("another release of it has begun: this one is not made")),
+            Err(error) => Err(self.failure(error.reason())),
+        }
+    }
+
+    fn ask(&self, question: StoreQuestion) -> Result<StoreAnswer, Failure> {
+        ask_stores(WHAT, (&self.addresses, &self.credentials), question)
+    }
+
+    /// The replicas as the cell's record says.
+    pub(super) fn record(&self) -> Result<Replicas, Failure> {
+        let volume = self.number;
+        match self.ask(StoreQuestion::Replicas { volume })? {
+            StoreAnswer::Replicas(Some(record)) => Ok(record),
+            StoreAnswer::Replicas(None) => Err(self.failure(format!(
+                "no server has a replica of it: `ariel volume replicate ADDR {} --on SERVER` makes \
+                 one",
+                self.name
+            ))),
+            _ => Err(Failure::of(WHAT, AskError::Strange)),
+        }
+    }
+
+    /// The release is made: the record says so.
+    pub(super) fn make(&self, release: u32) -> Result<(), Failure> {
+        let volume = self.number;
+        let Err(error) = self.ask(StoreQuestion::Release { volume, release }) else {
+            return Ok(());
+        };
+        // The answer may be lost alone.
+        match self.record() {
+            Ok(record) if record.release == release => Ok(()),
+            _ => Err(self.failure(format!(
+                "{error}. Release {release} is with the servers, and as far as is known it is not \
+                 made: the same command makes it, or another one"
+            ))),
+        }
+    }
+
+    /// The volume's snapshots of releases, and their numbers.
+    fn snapshots(&self) -> Result<BTreeMap<u32, u32>, Failure> {
+        let all = self.tree.volumes();
+        let all = all.map_err(|error| self.failure(error.reason()))?;
+        let release = |info: &VolumeInfo| {
+            let is_there = info.state == VolumeState::Present;
+            let ours = is_there && info.snapshot_of == Some(self.number);
+            Some((
+                release_of(&self.name, &info.name).filter(|_| ours)?,
+                info.id,
+            ))
+        };
+        Ok(all.iter().filter_map(release).collect())
+    }
+
+    /// The releases of which it has snapshots.
+    pub(super) fn releases(&self) -> Result<BTreeSet<u32>, Failure> {
+        Ok(self.snapshots()?.into_keys().collect())
+    }
+
+    /// The volume as it is now is this release, and on the server's disk.
+    pub(super) fn freeze(&self, release: u32) -> Result<(), Failure> {
+        let name = Name::new(format!("{RELEASE}{release}").as_bytes());
+        let name = name.map_err(|error| self.failure(error))?;
+        let of = self.name.clone();
+        let made = self.tree.try_volume(VolumeOp::Snapshot { of, name });
+        made.map_err(|refusal| self.told(refusal))?;
+        let synced = self.tree.sync("/");
+        synced.map_err(|error| self.failure(error.reason()))
+    }
+
+    /// A snapshot is of no use any more.
+    pub(super) fn remove(&self, release: u32) -> Result<(), Failure> {
+        let Some(volume) = self.snapshots()?.remove(&release) else {
+            return Ok(());
+        };
+        let told = |refusal| self.told(refusal);
+        let of = name_of(&self.name, release).map_err(told)?;
+        self.tree
+            .try_volume(VolumeOp::Delete { of })
+            .map_err(told)?;
+        let purged = self.tree.try_volume(VolumeOp::Purge { volume });
+        purged.map(drop).map_err(told)
+    }
+
+    /// The snapshots of older releases are of no use any more.
+    pub(super) fn remove_below(&self, release: u32) -> Result<(), Failure> {
+        let all = self.releases()?;
+        all.range(..release).try_for_each(|one| self.remove(*one))
+    }
+
+    /// The error for a refusal, with advice.
+    fn told(&self, refusal: Refusal) -> Failure {
+        let text = match refusal {
+            Refusal::NotPermitted | Refusal::Denied | Refusal::ReadOnly => {
+                "releases are for root of a machine whose root is root: see `ariel machine grant \
+                 --root`, or use an administrator's credential (`--credentials DIR`)"
+                    .to_owned()
+            }
+            Refusal::NoSpace => {
+                "its server's disk is full, or has as many volumes and snapshots as it may have: \
+                 delete and purge some"
+                    .to_owned()
+            }
+            Refusal::NoAnswer | Refusal::SessionLost => {
+                "its server does not answer any more: see whether it runs, with `ariel cell \
+                 servers`, and release again"
+                    .to_owned()
+            }
+            other => format!("its server refuses a snapshot for the release: {other:?}"),
+        };
+        self.failure(text)
+    }
+
+    pub(super) fn close(self) -> Result<(), Failure> {
+        let name = self.name.to_string();
+        self.tree.leave().map_err(|error| Failure::of(&name, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_by_its_name() {
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let of = |snapshot: &str| release_of(&name("data"), &name(snapshot));
+        assert_eq!(of("data@release-7"), Some(7));
+        for other in [
+            "data@monday",
+            "data@release-",
+            "data@release-07",
+            "data@release-7a",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(of("data2@release-7"), None);
+    }
+}
