@@ -85,6 +85,12 @@ pub enum Mutant {
     FreesShared,
     /// The cleaner moves the bytes of a single version.
     MovesOneVersion,
+    /// A release changes the files of a replica in their place.
+    ReleasesInPlace,
+    /// A release takes back no directory that has a name of a file which it changes.
+    KeepsNamesOfChanged,
+    /// An object of a release that is not kept is taken for a later one.
+    ShowsLaterReleases,
 }
 
 impl Mutant {
@@ -96,6 +102,12 @@ impl Mutant {
         Self::SweepsSeen,
         Self::FreesShared,
         Self::MovesOneVersion,
+    ];
+    /// Those that show only in a replica.
+    pub const OF_REPLICAS: [Self; 3] = [
+        Self::ReleasesInPlace,
+        Self::KeepsNamesOfChanged,
+        Self::ShowsLaterReleases,
     ];
     /// All others.
     pub const ALL: [Self; 14] = [

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use wire::{Caller, Fid, Op, Origin, SessionId, Time, limits};
 
 /// The format that this program writes.
-pub(crate) const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
 /// The oldest format that it reads. Format 5 adds volumes and their versions: a partition of format
 /// 4 is one volume without any. Format 6 adds the origins of copies, and lists of the things born;
-/// format 7 mount points; format 8 notes of all names of an object. Older partitions get segments
-/// of this format from their first opening on.
+/// format 7 mount points; format 8 notes of all names of an object; format 9 replicas. Older
+/// partitions get segments of this format from their first opening on.
 const OLDEST_FORMAT: u32 = 4;
 
 /// Does this program read a format?

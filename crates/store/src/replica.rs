@@ -13,6 +13,7 @@
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::key;
+use crate::options::Mutant;
 use crate::state::Core;
 use crate::store::Store;
 use crate::txn::trouble;
@@ -146,7 +147,8 @@ impl Index {
             volume: dir.volume,
             ..child
         };
-        let keeps = matches!(kind, Kind::Directory | Kind::Mount);
+        let keeps = matches!(kind, Kind::Directory | Kind::Mount)
+            || self.mutant == Some(Mutant::ReleasesInPlace);
         if keeps || !self.volumes.is_replica(dir.volume) {
             return Ok(child);
         }
@@ -237,7 +239,7 @@ impl Changed<'_> {
         };
         if before.attr.kind == Kind::Directory {
             self.all.insert(fid);
-        } else {
+        } else if self.core.index.mutant != Some(Mutant::KeepsNamesOfChanged) {
             self.all.extend(self.core.dirs(fid)?);
         }
         match is_list {

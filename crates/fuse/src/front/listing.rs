@@ -132,7 +132,14 @@ impl Tree {
     }
 
     /// Answers with the entries that fit; the references of the others go back.
-    fn give_page(&self, reply: Reply, mut page: Page, entries: Vec<Listed>) {
+    fn give_page(&self, reply: Reply, mut page: Page, mut entries: Vec<Listed>) {
+        // Files of a replica are objects of its releases, which are volumes of their own.
+        for listed in &mut entries {
+            if listed.known.is_some() && !self.nodes.admit(listed.fid.volume) {
+                listed.known = None;
+                self.client.forget(listed.fid, 1);
+            }
+        }
         let fit = page.push_all(
             &entries,
             (&self.nodes, |listed: &Listed| self.known(listed)),

@@ -102,6 +102,10 @@ impl Slots {
         match self.slot(volume) {
             0 => Some(self.mounted),
             slot => {
+                let known = self.others.read().get(&slot).copied();
+                if let Some(shown) = known {
+                    return (shown.volume == volume).then_some(shown.session);
+                }
                 let mut others = self.others.write();
                 let shown = others.entry(slot).or_insert(Shown { volume, session });
                 (shown.volume == volume).then_some(shown.session)

@@ -4,9 +4,11 @@
 
 use crate::generated::{Both, Step, step};
 use crate::stream::{change, outside, publish, restore, snapshot, stream, target, volume_named};
+use crate::volumes::found_in;
 use crate::world::*;
-use ariel_store::{Keep, MemoryDisk, Options, Store, fsck_memory};
+use ariel_store::{Keep, MemoryDisk, Mutant, Options, Store, fsck_memory};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::*;
 
@@ -37,6 +39,7 @@ type Shown = (Attr, BTreeMap<String, Fid>);
 
 /// A server with a replica.
 struct Site {
+    options: Options,
     disk: MemoryDisk,
     store: Option<Store>,
     /// The bytes of each file that was ever seen, and the last release in which it was.
@@ -46,10 +49,11 @@ struct Site {
 }
 
 impl Site {
-    fn new() -> Self {
+    fn new(options: &Options) -> Self {
         let disk = MemoryDisk::new();
         Self {
-            store: Some(Store::create_in_memory(&disk, &options()).unwrap()),
+            options: options.clone(),
+            store: Some(Store::create_in_memory(&disk, options).unwrap()),
             disk,
             files: BTreeMap::new(),
             oldest: 1,
@@ -66,7 +70,7 @@ impl Site {
         self.store().sync_handle().sync().unwrap();
         drop(self.store.take());
         self.disk.crash(Keep::Synced);
-        self.store = Some(Store::open_in_memory(&self.disk, &options()).unwrap());
+        self.store = Some(Store::open_in_memory(&self.disk, &self.options).unwrap());
     }
 
     fn rest(&mut self) {
@@ -266,7 +270,7 @@ fn release(from: &mut Both, sites: &mut Vec<Site>, (round, release): (&Round, u3
     }
     if round.seed && sites.len() < 2 {
         let parts = stream(sites[0].store(), &format!("{NAME}@{text}"), None);
-        let mut site = Site::new();
+        let mut site = Site::new(&sites[0].options);
         site.receive(&parts, release, faults[1]);
         site.oldest = release;
         sites.push(site);
@@ -298,11 +302,31 @@ proptest! {
     fn a_fid_of_a_replica_names_the_same_for_ever(
         rounds in prop::collection::vec(round(), 1..8)
     ) {
-        let (mut from, mut sites) = (Both::new(), vec![Site::new()]);
-        for (at, round) in rounds.iter().enumerate() {
-            release(&mut from, &mut sites, (round, at as u32 + 1));
-        }
-        sites.into_iter().for_each(Site::end);
+        go_through(&rounds, &options());
+    }
+}
+
+fn go_through(rounds: &[Round], options: &Options) {
+    let (mut from, mut sites) = (Both::new(), vec![Site::new(options)]);
+    for (at, round) in rounds.iter().enumerate() {
+        release(&mut from, &mut sites, (round, at as u32 + 1));
+    }
+    sites.into_iter().for_each(Site::end);
+}
+
+#[test]
+fn each_fault_planted_into_replicas_is_found() {
+    let rounds = prop::collection::vec(round(), 4..8);
+    for mutant in Mutant::OF_REPLICAS {
+        let options = Options {
+            mutant: Some(mutant),
+            ..options()
+        };
+        found_in(|runner| {
+            let rounds = rounds.new_tree(runner).unwrap().current();
+            go_through(&rounds, &options);
+        })
+        .unwrap_or_else(|| panic!("{mutant:?} is not found"));
     }
 }
 
@@ -316,7 +340,7 @@ fn a_release_comes_behind_the_one_before_it_and_into_a_store_of_its_own() {
     let head = |from: &mut Both, of: &str, since| stream(from.store(), of, since)[0].head.clone();
     let whole = head(&mut from, "root@release-1", None);
     let third = head(&mut from, "root@release-3", Some("root@release-2"));
-    let mut site = Site::new();
+    let mut site = Site::new(&options());
     assert_eq!(site.begin(&third, 3).unwrap_err(), Refusal::NotFound);
     assert_eq!(site.begin(&whole, 0).unwrap_err(), Refusal::NoSpace);
     let parts = stream(from.store(), "root@release-1", None);

@@ -727,6 +727,9 @@ impl Disk for MemoryDisk {
         orphans.map(|(fid, _)| *fid).collect()
     }
 
+    fn changed_by_release(&self, half: u32) -> Option<std::sync::Arc<BTreeSet<Fid>>> {
+        self.volumes.changed(half)
+    }
     fn volumes(&self) -> Vec<wire::VolumeInfo> {
         self.volumes.all()
     }

@@ -225,6 +225,11 @@ fn store_step(world: &mut World, what: &str, rest: &[&str]) {
             };
         }
         ("seeing", []) => world.disk.blind.set((0, 0)),
+        // The snapshot that is received is a release, which changes these.
+        ("releasing", [half, changed @ ..]) => {
+            let changed = changed.iter().map(|path| fid(world, path)).collect();
+            world.disk.release(number(half), changed);
+        }
         _ => panic!("{what} store {rest:?}: not known"),
     }
 }

@@ -2,25 +2,33 @@
 //! simple as it can be. Objects of another volume than the first are called VOLUME:PATH.
 
 use super::MemoryDisk;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wire::{
     Fid, Kind, Make, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState, snapshot_name,
 };
 
-/// All volumes, the first one first.
+/// The objects that a release changes.
+type Changed = Arc<BTreeSet<Fid>>;
+
+/// All volumes, the first one first; and of releases that are received, the changes.
 #[derive(Clone)]
-pub struct Volumes(BTreeMap<u32, VolumeInfo>);
+pub struct Volumes(BTreeMap<u32, VolumeInfo>, BTreeMap<u32, Changed>);
 
 impl Default for Volumes {
     fn default() -> Self {
         let first = info(1, Name::new(wire::FIRST_VOLUME).expect("a name"), 0);
-        Self(BTreeMap::from([(1, first)]))
+        Self(BTreeMap::from([(1, first)]), BTreeMap::new())
     }
 }
 
 impl Volumes {
     pub fn all(&self) -> Vec<VolumeInfo> {
         self.0.values().cloned().collect()
+    }
+
+    pub fn changed(&self, half: u32) -> Option<Changed> {
+        self.1.get(&half).cloned()
     }
 
     pub fn is_frozen(&self, volume: u32) -> bool {
@@ -92,6 +100,11 @@ impl MemoryDisk {
         info.state = VolumeState::Present;
         info.provenance = wire::Provenance::default();
         Ok(Outcome::Volume(info.clone()))
+    }
+
+    /// The snapshot that is received is a release, which changes these.
+    pub fn release(&mut self, half: u32, changed: BTreeSet<Fid>) {
+        self.volumes.1.insert(half, Arc::new(changed));
     }
 
     /// The kind of what is made, and its device number, or that of the volume behind it.
