@@ -2,6 +2,7 @@
 //! them on to the server.
 
 use crate::door::{CellDoor, NOT_ADMINISTRATOR};
+use crate::load::Load;
 use crate::machine::{Machine, Role};
 use crate::members::{CellError, refused};
 use crate::question::Answer;
@@ -83,6 +84,8 @@ pub enum StoreQuestion {
     },
     /// Which volumes have replicas?
     Replicated,
+    /// How much has the server that is asked to do, and how much room?
+    Load,
     /// Which releases has the server that is asked in its replica?
     Site {
         /// The number of the first volume of the replica's store.
@@ -118,6 +121,8 @@ pub enum StoreAnswer {
     Replicated(Vec<(u32, Replicas)>),
     /// The releases of a replica.
     Site(Site),
+    /// The load of a server.
+    Load(Load),
     /// It is done.
     Done,
 }
@@ -206,6 +211,7 @@ fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
         | StoreQuestion::Serves { .. }
         | StoreQuestion::Replicas { .. }
         | StoreQuestion::Replicated
+        | StoreQuestion::Load
         | StoreQuestion::Site { .. } => true,
         StoreQuestion::Make
         | StoreQuestion::Move { .. }
@@ -232,6 +238,7 @@ impl StoreQuestion {
             | Self::Ship { .. }
             | Self::Replicas { .. }
             | Self::Replicated
+            | Self::Load
             | Self::Site { .. } => None,
             Self::Make => Some(json!("make-store")),
             Self::Leave { first_volume, to } => {

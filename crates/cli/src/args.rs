@@ -54,9 +54,9 @@ pub(crate) use tree::{
 };
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
-    AtArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, MoveArgs, OneArgs, ReceiveArgs,
-    ReleaseArgs, ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs, VolumeArgs,
-    VolumeCommand, VolumeListArgs,
+    AtArgs, BalanceArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, MoveArgs, OneArgs,
+    ReceiveArgs, ReleaseArgs, ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs,
+    VolumeArgs, VolumeCommand, VolumeListArgs,
 };
 pub(crate) use words::words;
 

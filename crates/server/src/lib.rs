@@ -29,7 +29,7 @@ mod sync;
 pub use counts::Moved;
 pub use profile::Measured;
 pub use scrub::Checks;
-pub use status::{ClientLine, Status};
+pub use status::{ClientLine, Status, StoreLoad};
 
 use crate::partition::{Common, Partition};
 use crate::router::Router;
@@ -299,6 +299,23 @@ impl Server {
         further
             .map(|one| one.core.status(addr, &one.data))
             .collect()
+    }
+
+    /// The work and the bytes of each store.
+    #[must_use]
+    pub fn loads(&self) -> Vec<StoreLoad> {
+        let addr = self.local_addr();
+        let all = self.router.all().into_iter();
+        all.map(|one| {
+            let status = one.core.status(addr, &one.data);
+            StoreLoad {
+                first_volume: one.first_volume,
+                store_bytes: status.store.map_or(0, |store| store.live_bytes),
+                messages: status.received.iter().map(|(_, count)| count).sum(),
+                moved_bytes: status.moved.received + status.moved.sent,
+            }
+        })
+        .collect()
     }
 
     /// All tokens.

@@ -39,6 +39,19 @@ pub struct Status {
     pub failure: Option<String>,
 }
 
+/// The work that a store has had since it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLoad {
+    /// The number of its first volume.
+    pub first_volume: u32,
+    /// Bytes on the disk that are in use.
+    pub store_bytes: u64,
+    /// Messages from clients.
+    pub messages: u64,
+    /// Bytes from and to clients.
+    pub moved_bytes: u64,
+}
+
 /// A client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLine {

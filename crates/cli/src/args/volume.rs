@@ -1,5 +1,9 @@
 //! The command lines about volumes.
 
+mod moving;
+
+pub(crate) use moving::{BalanceArgs, MoveArgs};
+
 use super::{TrustArgs, cell};
 use clap::Subcommand;
 use net::Addresses;
@@ -56,6 +60,8 @@ pub(crate) enum VolumeCommand {
     Move(MoveArgs),
     /// Have read-only replicas of a volume on servers of the cell
     Replicate(ReplicateArgs),
+    /// Measure what the servers have to do, and move volumes from busy or full ones to others
+    Balance(BalanceArgs),
     /// Make a volume appear at a path of the tree, for all machines at once
     Mount(MountPointArgs),
     /// Remove a mount point, and nothing of the volume behind it
@@ -116,36 +122,6 @@ pub(crate) struct CreateArgs {
     pub(crate) own_store: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel volume create server-1:7070 data --own-store
-  ariel volume move server-1:7070 data server-2
-  ariel volume move server-1:7070 data server-2 --cancel
-Mounts, open files, locks and changes that were not written back go on: for the clients of the
-volume its server restarts elsewhere, which they notice by a pause of less than a second, as a
-rule. Its snapshots, and clones of it, move with it. The volume is copied while it is in use, in
-rounds, then closed for the last one. The server that takes it does the work: when this command
-is ended the move goes on, and the same command shows it again. Until the end of the last round the
-volume is where it was, and a move that fails leaves it there.
-It is for root of a machine whose root is root, and for administrators.")]
-pub(crate) struct MoveArgs {
-    #[command(flatten)]
-    pub(crate) at: AtArgs,
-    /// The volume
-    #[arg(value_name = "NAME", value_parser = new)]
-    pub(crate) name: Name,
-    /// The server that takes it, as `ariel cell servers` calls it
-    #[arg(value_name = "SERVER")]
-    pub(crate) to: String,
-    /// End a move that is under way: the volume stays where it is
-    #[arg(long)]
-    pub(crate) cancel: bool,
-    /// Show no progress
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]

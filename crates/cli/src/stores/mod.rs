@@ -9,6 +9,7 @@
 
 mod keeper;
 mod leaving;
+mod load;
 mod moving;
 mod places;
 mod releases;
@@ -293,6 +294,7 @@ impl Stores {
             StoreQuestion::Replicas { volume } => self.replicas(volume).map(StoreAnswer::Replicas),
             StoreQuestion::Replicated => self.replicated().map(StoreAnswer::Replicated),
             StoreQuestion::Site { first_volume } => self.site(first_volume),
+            StoreQuestion::Load => self.load().map(StoreAnswer::Load),
             StoreQuestion::Release { volume, release } => self.release(volume, release),
             StoreQuestion::Move { volume, number } => self.begin_move(&volume, number),
             StoreQuestion::Progress { volume } => {

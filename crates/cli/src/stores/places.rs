@@ -55,6 +55,11 @@ impl Places {
         Places(data.join("stores"))
     }
 
+    /// The server's data directory, on whose disk all of them are.
+    pub(super) fn data(&self) -> &Path {
+        self.0.parent().unwrap_or(&self.0)
+    }
+
     fn make(&self) -> Result<(), String> {
         let made = DirBuilder::new()
             .recursive(true)

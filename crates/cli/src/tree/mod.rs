@@ -4,6 +4,7 @@
 //! Guarantees: they behave, speak and exit as their Unix namesakes; a failure is told at once, and
 //! the rest is done; when a command ends with 0 the server has everything.
 
+mod balance;
 mod cat;
 mod connect;
 mod copy;

@@ -36,6 +36,7 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Schedule(args) => schedule(args),
         VolumeCommand::Set(args) => set(args),
         VolumeCommand::Move(args) => super::moving::move_volume(args),
+        VolumeCommand::Balance(args) => super::balance::balance(args),
         VolumeCommand::Replicate(args) => super::replicate::replicate(args),
         VolumeCommand::Mount(args) => super::mounts::mount(args),
         VolumeCommand::Unmount(args) => super::mounts::unmount(args),

@@ -460,3 +460,62 @@ fn names_lead_to_the_volumes_that_are_there() {
         count()
     );
 }
+
+/// Changes a file of each of two volumes over and over, until the file `stop` is there.
+const TWO_LOADS: &str = r#"
+for dir in /mnt/work /mnt/more; do
+  (cd $dir; while ! test -e stop; do echo x >> f; sync -d f; done) &
+done
+"#;
+
+#[test]
+fn a_volume_of_a_busy_server_is_proposed_and_moved_to_an_idle_one() {
+    if !can_have_servers("volumes are balanced") {
+        return;
+    }
+    let mut machines = with_a_volume();
+    let m = &mut machines;
+    let create = "ariel volume create 127.0.0.1:7070 more --own-store --mode 777";
+    m.must("server-1", create);
+    m.must(
+        "build-1",
+        "mkdir /mnt/more; ariel mount server-2:7070 /mnt/more --volume more",
+    );
+    let loads = format!("setsid sh -c '{TWO_LOADS}' > /dev/null 2>&1 < /dev/null");
+    m.must("build-1", &loads);
+    let balance = "ariel volume balance server-1:7070 --seconds 3 --quiet";
+    let plan = m.must("build-1", &format!("{balance} --plan"));
+    let moves = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("ariel volume move "));
+        lines.map(str::to_owned).collect()
+    };
+    let steps = moves(&plan);
+    let [step] = &steps[..] else {
+        panic!("one move shares the work (is this machine's disk fuller than 85 %?): {plan}");
+    };
+    assert!(step.contains(" server-2  # "), "{plan}");
+    let here = m.must("server-1", LIST);
+    let on = |text: &str, server: &str, volume: &str| {
+        let mut lines = text
+            .lines()
+            .map(|line| line.split_whitespace().take(2).collect());
+        lines.any(|line: Vec<&str>| line == [server, volume])
+    };
+    assert!(
+        on(&here, "server-1", "work") && on(&here, "server-1", "more"),
+        "{here}"
+    );
+    let done = m.must("build-1", balance);
+    assert!(done.contains(" is on server-2 now: "), "{done}");
+    let there = m.must("server-1", LIST);
+    let moved = ["work", "more"].map(|volume| on(&there, "server-2", volume));
+    assert_eq!(moved.iter().filter(|moved| **moved).count(), 1, "{there}");
+    m.must("build-1", "touch /mnt/work/stop /mnt/more/stop");
+    let alone = m.run(
+        "server-1",
+        "ariel volume balance 127.0.0.1:7070 --seconds 0",
+    );
+    assert!(text(&alone).contains("1..=3600"), "{}", text(&alone));
+}
