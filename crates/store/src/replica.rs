@@ -129,14 +129,20 @@ impl Volumes {
         of.map_or(id, |of| of.volume)
     }
 
-    /// The fid of an object that a name in a replica names.
-    fn released(&self, fid: Fid, object: &Object) -> Fid {
-        let release = u32::try_from(object.next_position.saturating_sub(1)).ok();
-        let number = release.and_then(|release| volume_numbers::release(fid.volume, release));
-        Fid {
-            volume: number.unwrap_or(fid.volume),
-            ..fid
-        }
+    /// The release that a replica shows; 0: the volume is none.
+    pub(crate) fn shown_release(&self, id: u32) -> u32 {
+        let replica = self.replica.as_ref().filter(|of| of.volume == id);
+        replica.map_or(0, |of| of.newest - of.volume)
+    }
+}
+
+/// The fid of an object that a name in a replica names.
+fn released(replica: u32, fid: Fid, object: &Object) -> Fid {
+    let release = u32::try_from(object.next_position.saturating_sub(1)).ok();
+    let number = release.and_then(|release| volume_numbers::release(replica, release));
+    Fid {
+        volume: number.unwrap_or(fid.volume),
+        ..fid
     }
 }
 
@@ -147,13 +153,14 @@ impl Index {
             volume: dir.volume,
             ..child
         };
+        let live = self.volumes.live(dir.volume);
         let keeps = matches!(kind, Kind::Directory | Kind::Mount)
             || self.mutant == Some(Mutant::ReleasesInPlace);
-        if keeps || !self.volumes.is_replica(dir.volume) {
+        if keeps || !self.volumes.is_replica(live) {
             return Ok(child);
         }
         let object = self.object(child)?;
-        Ok(object.map_or(child, |object| self.volumes.released(child, &object)))
+        Ok(object.map_or(child, |object| released(live, child, &object)))
     }
 }
 

@@ -22,6 +22,8 @@ pub const XATTR_LIST_BYTES: usize = 64 << 10;
 pub const DIR_ENTRIES: usize = 4096;
 /// Positions of names that clients choose are below this: the rest is left for other changes.
 pub const POSITIONS: u64 = 1 << 39;
+/// Bits of the last position of a listing: above them is the release that is listed.
+pub const LAST_BITS: u32 = 40;
 /// Most delegated changes that come together.
 pub const REQUESTS: usize = 1024;
 /// Most numbers of objects that a client gets at once.

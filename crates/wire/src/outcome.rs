@@ -102,7 +102,8 @@ pub enum Outcome {
     /// Bytes were written, at this offset; the attributes after it.
     Written { offset: u64, attr: Attr },
     /// Part of a listing; `end` when nothing follows. `last`: the last position that the directory
-    /// has given, so that a listing need not follow what is added behind it.
+    /// has given, so that a listing need not follow what is added behind it; in a replica the
+    /// release that is listed is in the bits above [`crate::limits::LAST_BITS`], else nothing.
     Dir {
         entries: Vec<DirEntry>,
         end: bool,

@@ -16,6 +16,7 @@ use crate::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use wire::limits::LAST_BITS;
 use wire::{Access, Attr, Epoch, Fid, Hold, Name, RequestId, Right, Time};
 
 /// A range of bytes: from, to.
@@ -23,6 +24,8 @@ pub(crate) type Range = (u64, u64);
 
 /// Positions of a listing hold its generation above this bit.
 pub(crate) const GENERATION_SHIFT: u32 = 40;
+/// The bits of a position in the last one of a listing.
+pub(crate) const LAST: u64 = (1 << LAST_BITS) - 1;
 const GENERATIONS: u64 = 1 << 22;
 /// Of how many listings it is remembered where they end: more at a time end when they find nothing.
 const LISTING_ENDS_MAX: usize = 64;
@@ -182,7 +185,10 @@ pub(crate) struct Node {
     pub(crate) order: Option<CookieOrder>,
     /// Generation of its listing.
     pub(crate) generation: u64,
-    /// Generations of listings begun, oldest first, and the last position that belongs to each.
+    /// Of a directory of a replica: the release of these names.
+    pub(crate) release: u32,
+    /// Generations of listings begun, oldest first, and the last position that belongs to each,
+    /// with its release.
     pub(crate) begun: VecDeque<(u64, u64)>,
     /// Position (with generation) after which nothing follows.
     pub(crate) end: Option<u64>,
@@ -344,7 +350,13 @@ impl Node {
     /// The last position of a listing.
     pub(crate) fn last_of(&self, generation: u64) -> u64 {
         let begun = self.begun.iter().find(|(known, _)| *known == generation);
-        begun.map_or(u64::MAX, |(_, last)| *last)
+        begun.map_or(u64::MAX, |(_, last)| *last & LAST)
+    }
+
+    /// The release of a replica in which a listing began; 0: the directory is of no replica.
+    pub(crate) fn release_of(&self, generation: u64) -> u32 {
+        let begun = self.begun.iter().find(|(known, _)| *known == generation);
+        begun.map_or(0, |(_, last)| (*last >> LAST_BITS) as u32)
     }
 
     /// Does nothing hold it in the table?

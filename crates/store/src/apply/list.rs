@@ -6,7 +6,7 @@ use crate::key;
 use crate::permission::Want;
 use crate::txn::{Txn, trouble};
 use crate::value::{self, Object, Placed};
-use wire::limits::{BODY_BYTES, DIR_ENTRIES};
+use wire::limits::{BODY_BYTES, DIR_ENTRIES, LAST_BITS};
 use wire::{DirEntry, Fid, Outcome, Refusal, VOLUME_NAME_BYTES, VOLUMES_MAX};
 
 /// A listing stops here, so that its reply stays below the bound of a message.
@@ -53,10 +53,11 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
             entries.push(shown(txn, position, placed)?);
         }
     }
+    let release = u64::from(txn.index.volumes.shown_release(dir.volume));
     Ok(Outcome::Dir {
         entries,
         end,
-        last: object.next_position - 1,
+        last: (object.next_position - 1) | release << LAST_BITS,
         dir: object.attr,
     })
 }

@@ -44,6 +44,8 @@ struct Site {
     store: Option<Store>,
     /// The bytes of each file that was ever seen, and the last release in which it was.
     files: BTreeMap<Fid, (Attr, Vec<u8>, u32)>,
+    /// The names that directories had in each release, with the objects that are files.
+    listed: BTreeMap<(u32, Fid), BTreeMap<String, Option<Fid>>>,
     /// The oldest release that is kept.
     oldest: u32,
 }
@@ -56,6 +58,7 @@ impl Site {
             store: Some(Store::create_in_memory(&disk, options).unwrap()),
             disk,
             files: BTreeMap::new(),
+            listed: BTreeMap::new(),
             oldest: 1,
         }
     }
@@ -110,6 +113,13 @@ impl Site {
         dirs
     }
 
+    fn names(&mut self, dir: Fid) -> BTreeMap<String, Option<Fid>> {
+        let all = list(self.store(), dir, 3).into_iter();
+        let file = |entry: &DirEntry| (entry.kind != Kind::Directory).then_some(entry.fid);
+        all.map(|entry| (entry.name.to_string(), file(&entry)))
+            .collect()
+    }
+
     /// Receives a release, with a failure of the machine, or of the sender, in the middle; and
     /// publishes it.
     fn receive(&mut self, parts: &[Dump], release: u32, (crash, discard): (bool, bool)) {
@@ -159,6 +169,19 @@ impl Site {
             if seen.attr.kind != Kind::Directory {
                 let known = (seen.attr, seen.bytes, release);
                 self.files.insert(seen.fid, known);
+            }
+        }
+        let dirs = self.dirs().into_keys().map(|dir| (release, dir));
+        let all: Vec<_> = self.listed.keys().copied().chain(dirs).collect();
+        for (of, dir) in all {
+            let volume = if of == release { replica() } else { number(of) };
+            if of >= self.oldest {
+                let names = self.names(Fid { volume, ..dir });
+                let known = self
+                    .listed
+                    .entry((of, dir))
+                    .or_insert_with(|| names.clone());
+                assert_eq!(*known, names, "a listing goes on as it began");
             }
         }
         for (fid, (attr, bytes, last)) in self.files.clone() {

@@ -180,8 +180,8 @@ impl Client {
                     dir: attr,
                 },
             ) => {
-                let vouched = granted.contains(dir);
-                self.learn(*dir, attr, vouched);
+                self.learn(*dir, attr, granted.contains(dir));
+                let vouched = granted.contains(dir) && self.lists(ticket, *dir);
                 let counts: BTreeSet<Fid> = granted.iter().copied().collect();
                 for entry in entries.iter().filter(|entry| counts.contains(&entry.fid)) {
                     if let Some(attr) = entry.attr.clone() {

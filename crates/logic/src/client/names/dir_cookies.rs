@@ -15,10 +15,11 @@ use super::listing::{ListingPart, POSITION};
 use crate::Ticket;
 use crate::client::api::Call;
 use crate::client::mutant::Mutant;
-use crate::client::node::Node;
+use crate::client::node::{LAST, Node};
 use crate::client::{Client, Running, Step};
 use alloc::vec::Vec;
-use wire::{Attr, Caller, DirEntry, Fid, Kind, Name, Op, RequestId, limits};
+use wire::limits::{self, LAST_BITS};
+use wire::{Attr, Caller, DirEntry, Fid, Kind, Name, Op, RequestId};
 
 /// Longer listings are the server's to answer: to bring them in order takes a moment each time.
 const LISTING_MAX: usize = 16_384;
@@ -149,7 +150,8 @@ impl Client {
         };
         // Names that were changed here meanwhile may have got other positions.
         if part.vouched && node.changed < id {
-            node.last = Some(part.last);
+            node.last = Some(part.last & LAST);
+            node.release = (part.last >> LAST_BITS) as u32;
             part.entries.iter().for_each(|entry| node.stands(entry));
         }
     }
@@ -192,6 +194,7 @@ impl Client {
         }
         let last = node.order.as_ref().and_then(|order| order.names.last());
         let last = last.map_or(0, |(position, _)| *position);
+        let release = u64::from(node.release);
         let (entries, end) = node.behind(after & POSITION, max as usize);
         // Attributes of an object whose token is being given back must not be told: the kernel
         // would believe them later.
@@ -211,7 +214,7 @@ impl Client {
         let part = ListingPart {
             entries,
             end,
-            last,
+            last: last | release << LAST_BITS,
             vouched: true,
         };
         self.answer_listing(step, ticket, part, &|_| true);

@@ -9,17 +9,20 @@
 //!
 //! Names made while a listing goes on get positions behind all others. It ends at the position that
 //! was the last one when it began: else a program that renames what it lists would list for ever.
+//!
+//! A listing in a replica that a release has overtaken goes on in the release in which it began:
+//! no program sees names of two releases in one listing.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, Listed};
 use crate::client::data::inline_data;
-use crate::client::node::{GENERATION_SHIFT, bare};
+use crate::client::node::{GENERATION_SHIFT, Node, bare};
 use crate::client::notices::Invalidate;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wire::{DirEntry, Fid, Hold, Op, Right};
+use wire::{DirEntry, Fid, Hold, Op, Right, volume_numbers};
 
 pub(crate) const POSITION: u64 = (1 << GENERATION_SHIFT) - 1;
 
@@ -28,10 +31,24 @@ pub(crate) struct ListingPart {
     pub(crate) entries: Vec<DirEntry>,
     /// Nothing follows.
     pub(crate) end: bool,
-    /// The last position of the directory.
+    /// The last position of the directory, with the release of a replica.
     pub(crate) last: u64,
     /// It is known under a token.
     pub(crate) vouched: bool,
+}
+
+impl Node {
+    /// The directory of a replica as it was when a listing began that is to go on behind a
+    /// position, if a release has changed it since.
+    fn began_in(&self, dir: Fid, after: u64) -> Option<Fid> {
+        let generation = after >> GENERATION_SHIFT;
+        let release = self.release_of(generation);
+        if after == 0 || release == 0 || generation == self.generation {
+            return None;
+        }
+        let volume = volume_numbers::release(dir.volume, release)?;
+        Some(Fid { volume, ..dir })
+    }
 }
 
 impl Client {
@@ -47,13 +64,15 @@ impl Client {
         if after != 0 && (over || node.end == Some(after)) {
             return self.end_listing(step, ticket, (dir, after));
         }
-        if self.list_here(step, ticket, &running) {
+        let begun_in = self.node(dir).began_in(dir, after);
+        if begun_in.is_none() && self.list_here(step, ticket, &running) {
             return;
         }
         if after == 0 && self.node(dir).right == Right::Exclusive {
             self.missed_name(step, dir, &running.caller);
         }
         let max = max.clamp(1, wire::limits::DIR_ENTRIES as u32);
+        let dir = begun_in.unwrap_or(dir);
         let node = self.node(dir);
         let op = Op::ReadDir {
             dir,
@@ -68,6 +87,13 @@ impl Client {
             Vec::new(),
             Why::Call(ticket),
         );
+    }
+
+    /// Is it this directory that a call lists, and none of an earlier release?
+    pub(crate) fn lists(&self, ticket: Ticket, of: Fid) -> bool {
+        let running = self.calls.get(&ticket);
+        let call = running.map(|running| &running.call);
+        matches!(call, Some(Call::List { dir, .. }) if *dir == of)
     }
 
     fn end_listing(&mut self, step: &mut Step<'_>, ticket: Ticket, (dir, after): (Fid, u64)) {

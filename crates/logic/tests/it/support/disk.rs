@@ -504,7 +504,7 @@ impl MemoryDisk {
         Ok(Outcome::Dir {
             entries,
             end,
-            last: object.last,
+            last: self.last(dir, object.last),
             dir: object.attr.clone(),
         })
     }

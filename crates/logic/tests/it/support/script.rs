@@ -225,6 +225,7 @@ fn store_step(world: &mut World, what: &str, rest: &[&str]) {
             };
         }
         ("seeing", []) => world.disk.blind.set((0, 0)),
+        ("showing", [release]) => world.disk.show_release(number(release)),
         // The snapshot that is received is a release, which changes these.
         ("releasing", [half, changed @ ..]) => {
             let changed = changed.iter().map(|path| fid(world, path)).collect();

@@ -11,14 +11,15 @@ use wire::{
 /// The objects that a release changes.
 type Changed = Arc<BTreeSet<Fid>>;
 
-/// All volumes, the first one first; and of releases that are received, the changes.
+/// All volumes, the first one first; of releases that are received, the changes; and the release
+/// that the first volume shows as a replica does.
 #[derive(Clone)]
-pub struct Volumes(BTreeMap<u32, VolumeInfo>, BTreeMap<u32, Changed>);
+pub struct Volumes(BTreeMap<u32, VolumeInfo>, BTreeMap<u32, Changed>, u64);
 
 impl Default for Volumes {
     fn default() -> Self {
         let first = info(1, Name::new(wire::FIRST_VOLUME).expect("a name"), 0);
-        Self(BTreeMap::from([(1, first)]), BTreeMap::new())
+        Self(BTreeMap::from([(1, first)]), BTreeMap::new(), 0)
     }
 }
 
@@ -105,6 +106,17 @@ impl MemoryDisk {
     /// The snapshot that is received is a release, which changes these.
     pub fn release(&mut self, half: u32, changed: BTreeSet<Fid>) {
         self.volumes.1.insert(half, Arc::new(changed));
+    }
+
+    /// The first volume shows this release.
+    pub fn show_release(&mut self, release: u64) {
+        self.volumes.2 = release;
+    }
+
+    /// The last position in a listing of a directory that has given so many.
+    pub(super) fn last(&self, dir: Fid, last: u64) -> u64 {
+        let release = if dir.volume == 1 { self.volumes.2 } else { 0 };
+        last | release << wire::limits::LAST_BITS
     }
 
     /// The kind of what is made, and its device number, or that of the volume behind it.
