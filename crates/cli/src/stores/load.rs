@@ -54,8 +54,9 @@ mod tests {
             ..volume(id, VolumeState::Present, None)
         };
         let own = named(F + 1, b"data");
-        assert_eq!(moves(&[own.clone()], F), Some("data".to_owned()));
-        assert_eq!(moves(&[own.clone()], F + (1 << 16)), None);
+        let one = std::slice::from_ref(&own);
+        assert_eq!(moves(one, F), Some("data".to_owned()));
+        assert_eq!(moves(one, F + (1 << 16)), None);
         assert_eq!(moves(&[named(1, b"root")], 1), None);
         let deleted = VolumeInfo {
             state: VolumeState::Deleted(7),

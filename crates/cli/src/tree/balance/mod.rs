@@ -14,7 +14,7 @@ use cell::{AskError, Load, StoreAnswer, StoreLoad, StoreQuestion};
 use plan::{Server, Step, Store, plan};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,8 +26,8 @@ const LINE: &str = "{spinner} measuring: {pos} of {len} s";
 /// The loads of the servers that answer, by name; and the names of the others, with the reasons.
 type Heard = (BTreeMap<String, Load>, Vec<String>);
 
-fn ask_all(servers: &[One], credentials: &PathBuf) -> Heard {
-    let credentials = credentials.clone();
+fn ask_all(servers: &[One], credentials: &Path) -> Heard {
+    let credentials = credentials.to_owned();
     let answers = at_once::ask(servers.to_vec(), move |one: One| {
         let load = match ask_about((&one.addresses, &credentials), StoreQuestion::Load) {
             Ok(StoreAnswer::Load(load)) => Ok(load),
