@@ -95,6 +95,7 @@ fn change_all(
 ) -> Result<ExitCode, Failure> {
     let text = name.to_string();
     let mut info = None;
+    is_no_replica(&tree, name)?;
     for op in ops {
         let done = tree.change_volume(&text, op);
         info = done.map_err(|error| told(&text, &error))?;
@@ -104,6 +105,23 @@ fn change_all(
         say(&format!("{}\n", info.name))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The store is no replica's: nothing is changed there but by releases.
+fn is_no_replica(tree: &Tree, name: &Name) -> Result<(), Failure> {
+    if !is_replica_name(name.as_bytes()) {
+        return Ok(());
+    }
+    let text = name.to_string();
+    let all = tree.volumes().map_err(|error| told(&text, &error))?;
+    match all.iter().any(VolumeInfo::is_replica) {
+        false => Ok(()),
+        true => Err(Failure::of(
+            &text,
+            "it is a replica, which `ariel volume release` of its volume changes, and nothing \
+             else: make snapshots and clones of the volume",
+        )),
+    }
 }
 
 /// The server has everything, on its disk.
@@ -228,11 +246,6 @@ pub(super) fn told(name: &str, error: &Error) -> Failure {
         (Error::Refused { .. }, Errno::NOSPC) => {
             "the server's disk is full, or it has as many volumes as it may have: delete and \
              purge some"
-                .to_owned()
-        }
-        (Error::Refused { .. }, Errno::ROFS) if is_replica_name(name.as_bytes()) => {
-            "it is a replica, which `ariel volume release` of its volume changes, and nothing \
-             else: make snapshots and clones of the volume"
                 .to_owned()
         }
         (Error::Refused { .. }, Errno::MLINK) => {

@@ -256,70 +256,82 @@ fn a_server_brings_its_replicas_to_what_the_records_say() {
     );
 }
 
-#[test]
-fn readers_go_on_without_the_database_and_without_their_server() {
-    if !can_have_servers("replicated-away") {
-        return;
-    }
+/// The machines, with 50 files in the replica, of which the second server shows the first release
+/// at /mnt/replica.
+fn with_readers() -> Machines {
     let mut machines = with_replicas();
     let m = &mut machines;
-    m.must(
-        "build-1",
-        &format!(
-            "cd /mnt/data; for n in $(seq 50); do echo $n > n$n; done; {RELEASE}; \
-             ariel mount server-2:7070 /mnt/replica --volume data.readonly"
-        ),
-    );
-    let read = |m: &mut Machines, n: u32| {
-        let cat = format!("timeout 60 cat /mnt/replica/n{n}");
-        assert_eq!(m.must("build-1", &cat), format!("{n}\n"));
-    };
-    let server = |m: &mut Machines| {
-        let told = m.must("build-1", "ariel status /mnt/replica");
-        let mut lines = told.lines().filter(|line| line.starts_with("server "));
-        lines.next().unwrap().to_owned()
-    };
-    read(m, 1);
-    assert!(
-        server(m).contains("server-2:7070"),
-        "the one that was named"
-    );
+    let files = "cd /mnt/data; for n in $(seq 50); do echo $n > n$n; done";
+    let mount = "ariel mount server-2:7070 /mnt/replica --volume data.readonly";
+    m.must("build-1", &format!("{files}; {RELEASE}; {mount}"));
+    assert_eq!(server(m), "server-2:7070", "the one that was named");
+    machines
+}
+
+/// Reads a file that nobody has read before; how long that took.
+fn read(m: &mut Machines, n: u32) -> Duration {
+    let began = Instant::now();
+    let cat = format!("timeout 60 cat /mnt/replica/n{n}");
+    assert_eq!(m.must("build-1", &cat), format!("{n}\n"));
+    began.elapsed()
+}
+
+/// The server at which the mount reads.
+fn server(m: &mut Machines) -> String {
+    let told = m.must("build-1", "ariel status /mnt/replica");
+    let mut lines = told.lines().filter_map(|line| line.strip_prefix("server "));
+    lines.next().unwrap().trim().to_owned()
+}
+
+#[test]
+fn readers_go_on_without_the_database() {
+    if !can_have_servers("replicated-database") {
+        return;
+    }
+    let mut machines = with_readers();
+    let m = &mut machines;
     m.signal("db", "etcd --data-dir", Signal::STOP);
     let began = Instant::now();
     let list = m.must("build-1", "ariel volume list server-2:7070");
     assert!(list.contains("data.readonly"), "{list}");
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
-    m.refused(
-        "build-1",
-        &format!("{REPLICATE} --not-on server-2"),
-        &["does not answer"],
-    );
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    let away = format!("{REPLICATE} --not-on server-2");
+    m.refused("build-1", &away, &["does not answer"]);
     m.signal("server-2", "ariel serve", Signal::KILL);
-    read(m, 2);
-    assert!(
-        !server(m).contains("server-2:7070"),
-        "it has gone to the other one"
-    );
+    eprintln!("a reader waited for {:?}", read(m, 1));
+    assert_eq!(server(m), "server-1:7070");
     m.signal("db", "etcd --data-dir", Signal::CONT);
     start_again(m, "server-2");
     soon(m, "it is back", |m| {
-        shown(m, "server-2").is_some_and(|it| it.starts_with("release 1"))
+        shown(m, "server-2").is_some_and(|it| it.starts_with("release 1, "))
     });
-    // A replica that is taken away sends its readers to another one.
-    m.must(
-        "build-1",
-        &format!("exec 7< /mnt/replica/n3; {REPLICATE} --not-on server-1; cat <&7"),
-    );
-    read(m, 4);
-    assert!(server(m).contains("server-2:7070"), "it has come back");
-    let output = m.run("build-1", "echo > /mnt/replica/new");
+}
+
+#[test]
+fn readers_go_on_without_their_server() {
+    if !can_have_servers("replicated-server") {
+        return;
+    }
+    let mut machines = with_readers();
+    let m = &mut machines;
+    let waited = read(m, 1);
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    // A replica that is taken away sends its readers to another one, open files included.
+    let open = format!("exec 7< /mnt/replica/n2; {REPLICATE} --not-on server-2; cat <&7");
+    assert!(m.must("build-1", &open).ends_with("\n2\n"));
+    read(m, 3);
+    assert_eq!(server(m), "server-1:7070");
+    m.must("build-1", &format!("{REPLICATE} --on server-2; {RELEASE}"));
+    m.signal("server-1", "ariel serve", Signal::KILL);
+    let waited = read(m, 4);
+    eprintln!("a reader waited for {waited:?}");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    assert_eq!(server(m), "server-2:7070");
+    let write = m.run("build-1", "echo > /mnt/replica/new");
     assert!(
-        text(&output).contains("Read-only file system"),
+        text(&write).contains("Read-only file system"),
         "{}",
-        text(&output)
+        text(&write)
     );
 }
