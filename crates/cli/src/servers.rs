@@ -17,7 +17,7 @@ use net::{Addresses, Missing};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wire::{Name, SessionId, VolumeInfo, VolumeState};
+use wire::{Name, SessionId, VolumeInfo, VolumeState, volume_numbers};
 
 /// A server, by its name, and the volumes that it has; or why it does not tell.
 pub(crate) struct Found {
@@ -316,7 +316,7 @@ fn found(
 pub(crate) struct OfMount {
     server: Addresses,
     trust: TrustArgs,
-    known: Mutex<Running>,
+    known: Arc<Mutex<Running>>,
     guard: Mutex<Told>,
 }
 
@@ -346,7 +346,7 @@ impl OfMount {
                 credentials: Some(credentials.to_owned()),
                 insecure_loopback: false,
             },
-            known: Mutex::new(known),
+            known: Arc::new(Mutex::new(known)),
             guard: Mutex::default(),
         }
     }
@@ -366,23 +366,25 @@ impl OfMount {
 
     /// The servers, as the first one tells that answers.
     fn told(&self) -> Result<Running, String> {
-        let others = self.known().servers.into_iter().map(|one| one.addresses);
-        let others = others.filter(|addresses| *addresses != self.server);
-        let all = std::iter::once(self.server.clone()).chain(others).collect();
-        let trust = self.trust.clone();
-        let answers = at_once::ask(all, move |server| running(MOUNT, &server, &trust));
-        let mut failed = BTreeMap::new();
-        for (place, told) in answers {
-            match told {
-                Ok(running) => {
-                    (*lock(&self.known)).clone_from(&running);
-                    return Ok(running);
-                }
-                Err(error) => drop(failed.insert(place, error)),
-            }
-        }
-        let first = failed.pop_first().map(|(_, error)| error.to_string());
-        Err(first.unwrap_or_else(|| "no server could be asked: see the log".to_owned()))
+        told((&self.server, &self.trust), &self.known)
+    }
+
+    /// A server that has a replica: those that were known before are asked while the first one that
+    /// answers is still asked for others, as the cell's database may be away.
+    fn of_replica(&self, volume: u32) -> Option<Having> {
+        let (known, server, trust) = (
+            Arc::clone(&self.known),
+            self.server.clone(),
+            self.trust.clone(),
+        );
+        let ways = at_once::ask(vec![false, true], move |anew| {
+            let running = match anew {
+                true => told((&server, &trust), &known)?,
+                false => lock(&known).clone(),
+            };
+            find(running, volume)
+        });
+        ways.into_iter().find_map(|(_, found)| found.ok().flatten())
     }
 
     fn running(&self) -> Result<Running, String> {
@@ -398,6 +400,32 @@ impl OfMount {
 }
 
 const MOUNT: &str = "mount";
+
+/// The servers of a cell, as the first one tells that answers: this one, or one of those that are
+/// known.
+fn told(
+    (server, trust): (&Addresses, &TrustArgs),
+    known: &Mutex<Running>,
+) -> Result<Running, String> {
+    let others = lock(known).clone().servers.into_iter();
+    let others = others.map(|one| one.addresses);
+    let others = others.filter(|addresses| addresses != server);
+    let all = std::iter::once(server.clone()).chain(others).collect();
+    let trust = trust.clone();
+    let answers = at_once::ask(all, move |server| running(MOUNT, &server, &trust));
+    let mut failed = BTreeMap::new();
+    for (place, told) in answers {
+        match told {
+            Ok(running) => {
+                (*lock(known)).clone_from(&running);
+                return Ok(running);
+            }
+            Err(error) => drop(failed.insert(place, error)),
+        }
+    }
+    let first = failed.pop_first().map(|(_, error)| error.to_string());
+    Err(first.unwrap_or_else(|| "no server could be asked: see the log".to_owned()))
+}
 
 /// The server that has a volume, and what it says of it; nothing: none has it.
 fn find(running: Running, volume: u32) -> Result<Option<Having>, String> {
@@ -444,6 +472,9 @@ impl Servers for OfMount {
         // It is waited for where it was: nobody else can tell, or has what it had.
         if missing == Missing::Lost && self.known().is_alone() {
             return None;
+        }
+        if volume_numbers::is_replica(volume) {
+            return self.of_replica(volume).map(|(addresses, _)| addresses);
         }
         let running = self.told().unwrap_or_else(|error| {
             tracing::debug!(error, "the servers of the cell are as they were before");

@@ -6,7 +6,7 @@
 //! it is a thing in a directory, and nobody asks for the volume behind it.
 //!
 //! A snapshot never changes, so nothing in it leads elsewhere: a mount point is an empty directory
-//! there.
+//! there. In a replica it leads to the same volume as at its source, which is of the same cell.
 
 use crate::value::Object;
 use crate::volumes::Volumes;
@@ -15,7 +15,8 @@ use wire::{Attr, Fid, Kind, Name};
 impl Volumes {
     /// An object as everybody sees it.
     pub(crate) fn show(&self, fid: Fid, object: Object) -> Object {
-        if object.attr.kind != Kind::Mount || !self.is_frozen(fid.volume) {
+        let leads = !self.is_frozen(fid.volume) || self.is_replica(fid.volume);
+        if object.attr.kind != Kind::Mount || leads {
             return object;
         }
         let attr = Attr {

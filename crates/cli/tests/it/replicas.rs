@@ -19,7 +19,7 @@ const RESIDENT: &str = include_str!("replicas/resident.py");
 const RELEASE: &str = "ariel volume release server-1:7070 data --quiet";
 const SERVE: &str = "ariel serve";
 /// A killed command holds its claim for so long at most.
-const LEASE: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(50);
 
 /// The command that starts a server: the second and the third one begin alike.
 fn starts(server: &str) -> String {
@@ -170,16 +170,18 @@ fn status(m: &mut Machines, machine: &str, of: &str) -> Value {
     serde_json::from_str(&m.must(machine, &format!("ariel status --json {of}"))).unwrap()
 }
 
-/// Requests of the kernel to read, and bytes that the servers of the replicas sent.
+/// Requests of the kernel to read, and bytes that have come to the machine.
 fn reads(m: &mut Machines) -> (u64, u64) {
     let mount = status(m, "build-1", "/mnt/a");
     let requests = mount["fuse"]["requests"]["READ"].as_u64();
-    let sent = ["server-2", "server-3"].map(|server| {
-        let status = status(m, server, "127.0.0.1:7070");
-        status["bytes"]["sent"].as_u64().unwrap()
-    });
-    (requests.unwrap_or(0), sent.iter().sum())
+    let came = m.must(
+        "build-1",
+        "sed -n 's/^ *eth0: *\\([0-9]*\\).*/\\1/p' /proc/net/dev",
+    );
+    (requests.unwrap_or(0), came.trim().parse().unwrap())
 }
+
+const READ_ALL: &str = "cat /mnt/a/many/* | sha256sum";
 
 fn resident(m: &mut Machines, file: &str) -> (u64, u64) {
     let python = system_python();
@@ -206,7 +208,8 @@ fn caches_of_unchanged_files_stay_over_a_release() {
     m.must("build-1", "diff -r /mnt/data /mnt/a");
     let all = (6_000_000_u64).div_ceil(4096);
     assert_eq!(resident(m, "/mnt/a/many/same"), (all, all));
-    m.must("build-1", "exec 7< /mnt/a/many/other; head -c 10 <&7");
+    let number = "stat -c %i /mnt/a/many/other";
+    let before = m.must("build-1", number);
 
     m.must(
         "build-1",
@@ -216,27 +219,29 @@ fn caches_of_unchanged_files_stay_over_a_release() {
     release(m);
     // The file that changed is another one for the kernel, and the others are the same.
     assert_eq!(resident(m, "/mnt/a/many/same"), (all, all));
+    assert_ne!(m.must("build-1", number), before);
     let (there, _) = resident(m, "/mnt/a/many/other");
     assert!(
         there < all / 4,
         "{there} pages of a file that was not read yet"
     );
     let before = reads(m);
-    m.must("build-1", "diff -r /mnt/data /mnt/a");
+    m.must("build-1", READ_ALL);
     let after = reads(m);
     let (requests, bytes) = (after.0 - before.0, after.1 - before.1);
     let changed = 6_000_000 + 3 * 20_000;
     eprintln!("after a release that changes {changed} bytes: {requests} reads, {bytes} bytes");
     assert!(
-        bytes >= changed && bytes < changed + 600_000,
-        "{bytes} bytes were sent"
+        bytes >= changed && bytes < changed + 2_000_000,
+        "{bytes} bytes came, and all files have 18000000"
     );
     assert!(requests < 80, "{requests} reads");
     // All is cached now.
     let before = reads(m);
-    m.must("build-1", "cat /mnt/a/many/* | sha256sum");
+    m.must("build-1", READ_ALL);
     let after = reads(m);
     assert_eq!(after.0, before.0, "files were read again");
+    m.must("build-1", "diff -r /mnt/data /mnt/a");
 }
 
 /// The server at which a mount reads.
@@ -248,11 +253,15 @@ fn server_of(m: &mut Machines, mount: &str) -> String {
     at.split(':').next().unwrap().to_owned()
 }
 
-/// Pieces that a program has read, and the longest time between two of them, ms.
-fn pieces(program: &Program) -> (u64, u64) {
+/// Pieces that a program has read, and the longer times between two of them, ms.
+fn pieces(program: &Program) -> (u64, Vec<u64>) {
     let told = program.told();
-    let (pieces, longest) = told.trim().split_once(' ').unwrap_or(("0", "0"));
-    (pieces.parse().unwrap(), longest.parse().unwrap())
+    let mut words = told.split_whitespace();
+    let pieces = words.next().map_or(0, |pieces| pieces.parse().unwrap());
+    (
+        pieces,
+        words.map(|gap_ms| gap_ms.parse().unwrap()).collect(),
+    )
 }
 
 /// Waits until a program has read so many more pieces.
@@ -268,7 +277,9 @@ fn a_reader_goes_on_when_its_server_dies() {
     if !can_have_servers("replicas-killed") {
         return;
     }
+    // Alone on a machine; other tests may run beside it.
     const MOST_MS: u64 = 2000;
+    const BUSY_MS: u64 = 10_000;
     let mut machines = replicated();
     let m = &mut machines;
     let python = system_python();
@@ -282,19 +293,26 @@ fn a_reader_goes_on_when_its_server_dies() {
     mount_both(m, "--cache-mib 16");
     let reader = Program::begin(m, "sequential.py", "/mnt/a/numbers", "sequential");
     goes_on(&reader, 60);
-    let mut down = String::new();
+    let (mut down, mut gaps_ms) = (String::new(), Vec::new());
     for round in 0..3 {
         let server = server_of(m, "/mnt/a");
         assert_ne!(server, down, "round {round}");
+        let (_, before) = pieces(&reader);
         m.signal(&server, SERVE, Signal::KILL);
         goes_on(&reader, 60);
-        let (_, longest_ms) = pieces(&reader);
-        eprintln!("{server} killed: the longest gap so far is {longest_ms} ms");
-        assert!(longest_ms <= MOST_MS, "{longest_ms} ms without a byte");
+        let (_, gaps) = pieces(&reader);
+        let longest_ms = gaps[before.len()..].iter().copied().max().unwrap_or(0);
+        eprintln!("{server} killed: the longest gap is {longest_ms} ms");
+        gaps_ms.push(longest_ms);
         m.must(&server, &starts(&server));
         is_served(m, &server);
         down = server;
     }
+    gaps_ms.sort_unstable();
+    assert!(
+        gaps_ms[1] <= MOST_MS && gaps_ms[2] <= BUSY_MS,
+        "{gaps_ms:?} ms"
+    );
     stop(m);
     reader.end();
     m.must("build-1", "cmp /mnt/data/numbers /mnt/b/numbers");
@@ -324,14 +342,38 @@ fn published(m: &mut Machines, server: &str) -> u32 {
     listed.lines().filter_map(release).max().unwrap_or(0)
 }
 
-/// Begins a release, and kills the command after so long.
-fn release_cut(m: &mut Machines, after: Duration) {
+/// A moment at which the command is killed.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// So much of the time that a release takes has passed.
+    Percent(u32),
+    /// A server receives the release.
+    Receiving,
+    /// A server shows the release.
+    Shown,
+}
+
+/// Does a server receive something?
+fn receives(m: &mut Machines, server: &str) -> bool {
+    let listed = m.must(server, "ariel volume list 127.0.0.1:7070");
+    listed.contains("being received")
+}
+
+/// Begins a release, and kills the command.
+fn release_cut(m: &mut Machines, cut: Cut, whole: Duration) {
     let line = format!("exec {RELEASE} > /tmp/release-out 2>&1");
+    let before = published(m, "server-2");
     let mut command = begin(m, &line);
-    // The moment is what is tried here.
-    let ended = command.wait(after);
-    eprintln!("a release is killed after {after:?}: {}", ended.is_none());
+    let limit = Duration::from_secs(60);
+    match cut {
+        // The moment is what is tried here.
+        Cut::Percent(part) => drop(command.wait(whole * part / 100)),
+        Cut::Receiving => assert!(eventually(limit, || receives(m, "server-2"))),
+        Cut::Shown => assert!(eventually(limit, || published(m, "server-2") > before)),
+    }
+    let is_over = command.poll().is_some();
     command.kill9();
+    eprintln!("{cut:?}: the command was over: {is_over}");
 }
 
 #[test]
@@ -354,28 +396,28 @@ fn a_release_that_is_cut_short_is_made_or_is_not() {
             &format!("read-{mount}"),
         )
     });
-    let mut seen = 1;
-    for (round, part) in [20, 60, 90, 110].into_iter().enumerate() {
-        let last = 2 + round as u32;
-        write(m, last);
-        release_cut(m, whole * part / 100);
-        // It may have been made; then both servers show it by themselves.
+    let mut last = 1;
+    for cut in [Cut::Percent(50), Cut::Receiving, Cut::Shown] {
+        last += 2;
+        write(m, last - 1);
+        release_cut(m, cut, whole);
         let now = generation(m, "/mnt/a");
-        assert!(
-            now == seen || now == last,
-            "{now} after {seen}, in round {round}"
-        );
-        seen = now;
+        if now == last - 1 {
+            // It is made, and the other server shows it by itself.
+            let shows = eventually(LEASE, || generation(m, "/mnt/b") == now);
+            assert!(shows, "{cut:?}");
+        }
+        assert!(now == last - 1 || !matches!(cut, Cut::Shown), "{now}");
+        assert!([last - 2, last - 1].contains(&now), "{now} before {last}");
+        write(m, last);
+        let began = Instant::now();
+        release(m);
+        let waited = began.elapsed();
+        eprintln!("{now} was seen, and the next release took {waited:?}");
+        assert!(waited < LEASE + whole * 3, "{waited:?}");
+        let seen = ["/mnt/a", "/mnt/b"].map(|dir| generation(m, dir));
+        assert_eq!(seen, [last, last]);
     }
-    write(m, 9);
-    let waited = Instant::now();
-    release(m);
-    assert!(
-        waited.elapsed() < LEASE + whole * 3,
-        "{:?}",
-        waited.elapsed()
-    );
-    assert_eq!([generation(m, "/mnt/a"), generation(m, "/mnt/b")], [9, 9]);
     stop(m);
     for reader in readers {
         eprintln!("{}", reader.end().trim());
@@ -392,8 +434,8 @@ fn a_release_that_is_cut_short_is_made_or_is_not() {
 
 /// A release of which one server hears nothing.
 #[track_caller]
-fn release_without(m: &mut Machines, server: &str) -> Output {
-    let output = m.run("build-1", RELEASE);
+fn release_without(m: &mut Machines, server: &str, more: &str) -> Output {
+    let output = m.run("build-1", &format!("{RELEASE} {more}"));
     let told = text(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(&format!("{server}: ")), "{told}");
@@ -413,7 +455,7 @@ fn a_server_that_was_away_shows_nothing_older() {
     assert_eq!([generation(m, "/mnt/a"), generation(m, "/mnt/b")], [1, 1]);
     m.signal("server-3", SERVE, Signal::KILL);
     write(m, 2);
-    let told = text(&release_without(m, "server-3"));
+    let told = text(&release_without(m, "server-3", ""));
     assert!(told.contains("server-2: release 2, "), "{told}");
     assert!(told.contains("ariel cell servers"), "{told}");
     // The mount of the third server goes on at the second one, and sees what that shows.
@@ -447,7 +489,7 @@ fn a_server_that_was_away_shows_nothing_older() {
 fn lacks_a_release(m: &mut Machines) {
     for generation in [4, 5] {
         write(m, generation);
-        release_without(m, "server-2");
+        release_without(m, "server-2", "--keep 1");
     }
     for word in ["delete", "purge"] {
         let gone = format!("ariel volume {word} server-1:7070 data@release-4");
@@ -455,11 +497,33 @@ fn lacks_a_release(m: &mut Machines) {
     }
     m.must("server-2", &starts("server-2"));
     write(m, 6);
-    let told = text(&release_without(m, "server-2"));
-    for words in ["no snapshot release-4", "--not-on", "server-3: release 6"] {
+    let told = text(&release_without(m, "server-2", ""));
+    for words in ["it lacks release 4", "--not-on", "server-3: release 6"] {
         assert!(told.contains(words), "{told} lacks {words:?}");
     }
     assert_eq!(generation(m, "/mnt/c"), 6);
+    made_anew(m);
+}
+
+/// The cure that the command has named. All of the replica comes from the other one, so that its
+/// files are the same objects, and programs that have them open go on there.
+fn made_anew(m: &mut Machines) {
+    let number = "stat -c %i /mnt/c/d3/same";
+    m.must("build-1", "echo same > /mnt/data/d3/same");
+    release_without(m, "server-2", "");
+    let before = m.must("build-1", number);
+    for word in ["--not-on", "--on"] {
+        let line = format!("ariel volume replicate server-1:7070 data {word} server-2");
+        m.must("build-1", &line);
+    }
+    write(m, 7);
+    let told = release(m);
+    for server in ["server-2: release 8, ", "server-3: release 8, "] {
+        assert!(told.contains(server), "{told}");
+    }
+    m.signal("server-3", SERVE, Signal::KILL);
+    assert_eq!(generation(m, "/mnt/c"), 7);
+    assert_eq!(m.must("build-1", number), before);
 }
 
 #[test]
@@ -503,15 +567,44 @@ fn a_replica_is_what_its_volume_was() {
     for replica in &replicas {
         assert_eq!(manifest(replica), changed);
     }
-    // The objects of the volume, as df shows them.
-    let count = |dir: &str| format!("df --output=iused {dir} | tail -1");
-    assert_eq!(
-        m.must("build-1", &count("/mnt/a")),
-        m.must("build-1", &count("/mnt/data"))
-    );
+    let of_server = |server: &str| format!("ariel volume list {server}:7070 --json");
+    let sizes = |m: &mut Machines, server: &str, name: &str| {
+        let listed = m.must("build-1", &of_server(server));
+        let mut all = listed
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let volume = all.find(|volume| volume["name"] == name).unwrap();
+        ["bytes", "objects"].map(|what| volume[what].as_u64().unwrap())
+    };
+    let expected = sizes(m, "server-1", "data");
+    for server in ["server-2", "server-3"] {
+        assert_eq!(sizes(m, server, "data.readonly"), expected);
+    }
     // A release in which nothing changed sends next to nothing, and is one all the same.
     let told = release(m);
     assert!(told.contains("server-2: release 3, 0 bytes"), "{told}");
+}
+
+/// A mount point in the volume leads to the same place in its replicas.
+fn leads_on(m: &mut Machines) {
+    for line in [
+        "ariel volume create server-2:7070 inner --mode 777",
+        "ariel volume mount server-1:7070 inner /in --volume data",
+        "echo within > /mnt/data/in/f",
+    ] {
+        m.must("build-1", line);
+    }
+    release(m);
+    assert_eq!(m.must("build-1", "cat /mnt/1/pub/in/f"), "within\n");
+    // It is the volume itself, and no replica.
+    m.must(
+        "build-1",
+        "echo more > /mnt/1/pub/in/f; grep -q more /mnt/data/in/f",
+    );
+    m.must(
+        "build-1",
+        "ariel volume unmount server-1:7070 /in --volume data",
+    );
 }
 
 #[test]
@@ -528,6 +621,7 @@ fn a_mount_point_leads_to_a_replica() {
         "ariel volume mount server-1:7070 data.readonly /pub",
     );
     assert_eq!(generation(m, "/mnt/1/pub"), 1);
+    leads_on(m);
     m.refused(
         "build-1",
         "echo x > /mnt/1/pub/d0/f0",
@@ -546,7 +640,7 @@ fn a_mount_point_leads_to_a_replica() {
     m.signal(&server, SERVE, Signal::KILL);
     assert_eq!(generation(m, "/mnt/1/pub"), 4);
     write(m, 5);
-    release_without(m, &server);
+    release_without(m, &server, "");
     assert_eq!(generation(m, "/mnt/1/pub"), 5);
     stop(m);
     eprintln!("{}", reader.end().trim());

@@ -26,7 +26,8 @@
 //!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
 //!                                 earlier` with the one before it
 //!     A cut / A connect           the connection ends, messages on their way are lost / a new one
-//!     A squashed                  it begins anew, and its root is nobody at the server
+//!     A squashed                  it begins anew, and its root is nobody at the server; `A reads`:
+//!                                 and it changes nothing
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     A thread 2                  what A calls from now on is called by this thread; 1 at first
 //!                                 (0: it is not known which one)

@@ -226,7 +226,11 @@ pub(super) fn add_entry(
 
 pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applied {
     if fid.volume != dir.volume {
-        return Err(Refusal::CrossVolume);
+        // The files of a replica have the numbers of releases.
+        return Err(match txn.index.volumes.is_frozen(dir.volume) {
+            true => Refusal::ReadOnly,
+            false => Refusal::CrossVolume,
+        });
     }
     let mut object = txn.object(fid)?;
     may_make(txn, dir, name)?;

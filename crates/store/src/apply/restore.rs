@@ -143,6 +143,7 @@ impl Restore<'_, '_> {
             Kind::Symlink if object.attr.size == target.len() as u64 => {
                 self.txn.put(key::target(self.fid(vnode)), target.to_vec());
             }
+            Kind::Mount if self.release.is_some() => {}
             Kind::Mount => object.attr.rdev = self.txn.index.volumes.named_in_stream(target),
             _ => return Err(Refusal::Invalid),
         }
@@ -223,8 +224,9 @@ impl Restore<'_, '_> {
                 object
             }
         };
-        if attr.kind == Kind::Mount {
-            // The volumes of the sender have other numbers: a piece with the name follows.
+        if attr.kind == Kind::Mount && self.release.is_none() {
+            // The volumes of the sender have other numbers: a piece with the name follows. A
+            // replica is in the cell of its source.
             object.attr.rdev = 0;
         }
         self.note_name((vnode, &mut object), (parent, *home))?;

@@ -40,6 +40,7 @@ pub(super) fn release(args: &ReleaseArgs) -> Result<ExitCode, Failure> {
     }
     let running = servers::running(WHAT, &args.at.server, &args.at.trust)?;
     let source = Source::find(args, &running)?;
+    source.ends_in_order()?;
     let done = claimed(&source, &running, args);
     let closed = source.close();
     let code = done?;

@@ -5,8 +5,9 @@ use super::super::connect::connect_within;
 use super::feeder::{Feeder, RELEASE, name_of};
 use super::{TrustArgs, WHAT};
 use crate::args::ReleaseArgs;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::servers::{Running, ask_stores, volume_elsewhere};
+use crate::signals;
 use cell::{AskError, Replicas, StoreAnswer, StoreQuestion};
 use files::Tree;
 use net::Addresses;
@@ -78,6 +79,17 @@ impl Source {
 
     pub(super) fn failure(&self, text: impl Display) -> Failure {
         Failure::of(&self.name.to_string(), text)
+    }
+
+    /// When a signal ends the command, it gives its claim back: the next one waits for nothing.
+    pub(super) fn ends_in_order(&self) -> Result<(), Failure> {
+        let tree = Arc::clone(&self.tree);
+        let end = move || {
+            // The server may be the reason why somebody wants it to end.
+            let _ = tree.leave();
+            std::process::exit(i32::from(FAILED));
+        };
+        signals::on_end(end).map_err(|error| Failure::of(WHAT, error))
     }
 
     /// From now on this command alone makes releases of the volume. `waits`: another one is to be

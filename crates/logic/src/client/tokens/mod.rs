@@ -3,3 +3,4 @@
 pub(super) mod recall;
 pub(super) mod reclaim;
 pub(super) mod release_idle;
+pub(super) mod replica_names;

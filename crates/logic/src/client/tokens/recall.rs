@@ -335,7 +335,7 @@ impl Client {
 
     pub(crate) fn drop_pages(&mut self, step: &mut Step<'_>, fid: Fid, ranges: Vec<Range>) {
         let now = step.now;
-        let mut what = self.whole(fid, now);
+        let mut what = self.whole_or_expired(fid, now);
         let withheld = self.withholds_pages(fid);
         let node = self.node(fid);
         if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {

@@ -276,7 +276,15 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
     );
     match words {
         ["cut"] => world.cut(name),
-        ["squashed"] => world.squash(name),
+        ["squashed"] => world.limit(name, wire::Rights::default()),
+        ["reads"] => {
+            let write = false;
+            let rights = wire::Rights {
+                write,
+                ..wire::Rights::all()
+            };
+            world.limit(name, rights);
+        }
         ["connect"] => world.connect(name),
         ["slow"] => world.machines.get_mut(&name).expect("a machine").slow = true,
         ["thread", thread] => {

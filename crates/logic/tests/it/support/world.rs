@@ -74,7 +74,7 @@ pub struct World {
     /// Those whose next word to another client is a lie.
     pub liars: BTreeSet<char>,
     /// Machines whose root is nobody.
-    pub squashed: BTreeSet<char>,
+    pub limited: BTreeMap<char, wire::Rights>,
 }
 
 /// In how large parts a restarted server is told, how long a file may be whose bytes come with its
@@ -136,7 +136,7 @@ impl World {
             },
             questions: BTreeMap::new(),
             liars: BTreeSet::new(),
-            squashed: BTreeSet::new(),
+            limited: BTreeMap::new(),
         };
         for (at, name) in names.iter().enumerate() {
             world.start(*name, at as u64 + 1);

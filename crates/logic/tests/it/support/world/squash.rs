@@ -6,8 +6,8 @@ use wire::Rights;
 
 impl World {
     /// A machine begins anew, with the rights of one that has joined and no others.
-    pub fn squash(&mut self, name: char) {
-        self.squashed.insert(name);
+    pub fn limit(&mut self, name: char, rights: Rights) {
+        self.limited.insert(name, rights);
         self.cut(name);
         let session = self.number();
         self.start(name, session);
@@ -16,11 +16,12 @@ impl World {
 
     /// The server learns whose connection it is.
     pub(super) fn come(&mut self, name: char, conn: server::Conn) {
-        if self.squashed.contains(&name) {
+        if let Some(rights) = self.limited.get(&name).cloned() {
+            let machine = name.into();
             self.server(server::Input::Came {
                 conn,
-                machine: name.into(),
-                rights: Rights::default(),
+                machine,
+                rights,
             });
         }
     }
