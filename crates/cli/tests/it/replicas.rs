@@ -20,6 +20,8 @@ const RELEASE: &str = "ariel volume release server-1:7070 data --quiet";
 const SERVE: &str = "ariel serve";
 /// A killed command holds its claim for so long at most.
 const LEASE: Duration = Duration::from_secs(50);
+/// One that was asked to end gives it back.
+const ENDED: Duration = Duration::from_secs(12);
 
 /// The command that starts a server: the second and the third one begin alike.
 fn starts(server: &str) -> String {
@@ -343,12 +345,14 @@ fn published(m: &mut Machines, server: &str) -> u32 {
 }
 
 /// A moment at which the command is killed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// So much of the time that a release takes has passed.
     Percent(u32),
     /// A server receives the release.
     Receiving,
+    /// The same, and it is only asked to end.
+    Asked,
     /// A server shows the release.
     Shown,
 }
@@ -368,10 +372,14 @@ fn release_cut(m: &mut Machines, cut: Cut, whole: Duration) {
     match cut {
         // The moment is what is tried here.
         Cut::Percent(part) => drop(command.wait(whole * part / 100)),
-        Cut::Receiving => assert!(eventually(limit, || receives(m, "server-2"))),
+        Cut::Receiving | Cut::Asked => assert!(eventually(limit, || receives(m, "server-2"))),
         Cut::Shown => assert!(eventually(limit, || published(m, "server-2") > before)),
     }
     let is_over = command.poll().is_some();
+    if cut == Cut::Asked {
+        command.signal(Signal::TERM);
+        assert!(command.wait(limit).is_some(), "it goes on");
+    }
     command.kill9();
     eprintln!("{cut:?}: the command was over: {is_over}");
 }
@@ -397,7 +405,7 @@ fn a_release_that_is_cut_short_is_made_or_is_not() {
         )
     });
     let mut last = 1;
-    for cut in [Cut::Percent(50), Cut::Receiving, Cut::Shown] {
+    for cut in [Cut::Asked, Cut::Percent(50), Cut::Receiving, Cut::Shown] {
         last += 2;
         write(m, last - 1);
         release_cut(m, cut, whole);
@@ -414,7 +422,8 @@ fn a_release_that_is_cut_short_is_made_or_is_not() {
         release(m);
         let waited = began.elapsed();
         eprintln!("{now} was seen, and the next release took {waited:?}");
-        assert!(waited < LEASE + whole * 3, "{waited:?}");
+        let claimed = if cut == Cut::Asked { ENDED } else { LEASE };
+        assert!(waited < claimed + whole * 3, "{waited:?}");
         let seen = ["/mnt/a", "/mnt/b"].map(|dir| generation(m, dir));
         assert_eq!(seen, [last, last]);
     }
