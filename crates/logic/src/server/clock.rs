@@ -12,7 +12,7 @@
 //! the disk is told of that too: else a wall clock that is set back while the server is down would
 //! put the volume's clock behind it.
 
-use super::{Disk, Server, Step};
+use super::{Server, Step};
 use wire::Time;
 
 /// A client's clock may have run ahead of the server's by this much since it was last told: about
@@ -105,38 +105,38 @@ impl VolumeClock {
 
 impl Server {
     /// The time that the volume's clock shows by itself: by this clients put theirs right.
-    pub(crate) fn own_time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn own_time(&mut self, step: &mut Step<'_>) -> Time {
         let time = self.clock.goes(step.now, step.disk.wall());
         self.note_time(step);
         time
     }
 
     /// A client has shown its programs this time, by what it knows of the volume's clock.
-    pub(crate) fn hear_time(&mut self, step: &mut Step<'_, impl Disk>, shown: Time) {
+    pub(crate) fn hear_time(&mut self, step: &mut Step<'_>, shown: Time) {
         self.clock.hear(step.now, step.disk.wall(), shown);
         self.note_time(step);
     }
 
     /// A change that is made again was made at this time.
-    pub(crate) fn hear_time_again(&mut self, step: &mut Step<'_, impl Disk>, at: Time) {
+    pub(crate) fn hear_time_again(&mut self, step: &mut Step<'_>, at: Time) {
         self.clock.hear_again(step.now, step.disk.wall(), at);
     }
 
     /// The time that the volume's clock shows.
-    pub(crate) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn time(&mut self, step: &mut Step<'_>) -> Time {
         let time = self.clock.shows(step.now, step.disk.wall());
         self.note_time(step);
         time
     }
 
     /// The stamp of a change that is made now.
-    pub(crate) fn stamp(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn stamp(&mut self, step: &mut Step<'_>) -> Time {
         let stamp = self.clock.stamps(step.now, step.disk.wall());
         self.note_time(step);
         stamp
     }
 
-    fn note_time(&mut self, step: &mut Step<'_, impl Disk>) {
+    fn note_time(&mut self, step: &mut Step<'_>) {
         if let Some(shown) = self.clock.late(step.disk.newest()) {
             step.disk.note_time(shown);
             // So that it is known after a power failure too.

@@ -10,7 +10,7 @@
 //! hints go. Nobody is named who is not connected, has not said that he lends, or has failed
 //! somebody just now.
 
-use super::api::{Bulk, Conn, Disk};
+use super::api::{Bulk, Conn};
 use super::{Server, Step};
 use crate::peers::Policy;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -188,7 +188,7 @@ impl Lending {
 
 impl Server {
     /// Says whether clients lend blocks to each other from now on, and how.
-    pub(crate) fn on_cooperate(&mut self, step: &mut Step<'_, impl Disk>, policy: Policy) {
+    pub(crate) fn on_cooperate(&mut self, step: &mut Step<'_>, policy: Policy) {
         if self.lending.policy.unwrap_or(Policy::Off) == policy {
             return;
         }
@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// A client is told that clients lend, if they do.
-    pub(crate) fn say_lend(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId) {
+    pub(crate) fn say_lend(&mut self, step: &mut Step<'_>, session: SessionId) {
         if !self.lending.on() {
             return;
         }
@@ -244,7 +244,7 @@ impl Server {
     /// The clients that answer a read instead of the store.
     pub(crate) fn elsewhere(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
     ) -> Option<Elsewhere> {
         let Op::Read { fid, offset, len } = request.op else {
@@ -328,7 +328,7 @@ impl Server {
     /// A reader is sent the bytes from here, and lends them from now on.
     pub(crate) fn note_sent(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
         (outcome, bulk): (&Outcome, Bulk),
     ) {

@@ -32,7 +32,7 @@ impl Server {
     /// The list of a directory changes: what it governs besides the directory is given up by all.
     pub(crate) fn plan_list(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         dir: Fid,
         plan: &mut Plan,
     ) -> Result<(), Refusal> {
@@ -64,7 +64,7 @@ impl Server {
     /// The cell's groups are others now: kernels that were shown who is in them forget that.
     pub(crate) fn on_regroup(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         ticket: Ticket,
         on: Option<Vec<(MachineId, Vec<u8>)>>,
     ) {
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// All that lists govern, and that these mounts have, is given up by all.
-    fn plan_regroup(&self, disk: &impl Disk, on: Option<&[(MachineId, Vec<u8>)]>) -> Plan {
+    fn plan_regroup(&self, disk: &dyn Disk, on: Option<&[(MachineId, Vec<u8>)]>) -> Plan {
         let of_mount = |session: &SessionId| {
             let On { machine, name } = self.mount_of(*session);
             let is =
@@ -113,17 +113,13 @@ impl Server {
     }
 
     /// The plan of such a request of the server to itself, as things are now.
-    pub(crate) fn regrouping(&self, disk: &impl Disk, seq: Seq) -> Option<Plan> {
+    pub(crate) fn regrouping(&self, disk: &dyn Disk, seq: Seq) -> Option<Plan> {
         let Regrouping { on, .. } = self.regroupings.get(&seq)?;
         Some(self.plan_regroup(disk, on.as_deref()))
     }
 
     /// Is it a request of the server to itself, about groups? It is done.
-    pub(crate) fn ends_regrouping(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        waiting: &Waiting,
-    ) -> bool {
+    pub(crate) fn ends_regrouping(&mut self, step: &mut Step<'_>, waiting: &Waiting) -> bool {
         let Some(Regrouping { ticket, .. }) = self.regroupings.remove(&waiting.seq) else {
             return false;
         };
@@ -137,7 +133,7 @@ impl Server {
     /// The names and objects of a rename, and the lists that it is about.
     pub(crate) fn plan_rename(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         op: &Op,
         plan: &mut Plan,
     ) -> Result<(), Refusal> {
@@ -172,7 +168,7 @@ impl Server {
     /// Files that come to another directory, where another list decides.
     pub(crate) fn plan_other_list(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         moves: ((Fid, Option<Fid>), (Fid, Option<Fid>)),
         plan: &mut Plan,
     ) {
@@ -186,7 +182,7 @@ impl Server {
 }
 
 /// A file that loses a name, and has names in other directories: another list may decide then.
-pub(crate) fn plan_left_list(disk: &impl Disk, fid: Fid, plan: &mut Plan) -> Result<(), Refusal> {
+pub(crate) fn plan_left_list(disk: &dyn Disk, fid: Fid, plan: &mut Plan) -> Result<(), Refusal> {
     let linked = disk
         .attr(fid)?
         .is_some_and(|attr| attr.nlink > 1 && attr.kind != Kind::Directory);
@@ -198,7 +194,7 @@ pub(crate) fn plan_left_list(disk: &impl Disk, fid: Fid, plan: &mut Plan) -> Res
 }
 
 /// Is it in this directory, and no directory itself?
-fn is_in(disk: &impl Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
+fn is_in(disk: &dyn Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
     let Some((parent, _)) = disk.place(fid)? else {
         return Ok(false);
     };
@@ -207,7 +203,7 @@ fn is_in(disk: &impl Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
 }
 
 /// Is an object at or below another one?
-pub(crate) fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
+pub(crate) fn is_below(disk: &dyn Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
     let Some(top) = top else {
         return Ok(false);
     };

@@ -103,9 +103,9 @@ pub struct Server {
 }
 
 /// The time, the store and the outputs: what every step needs.
-pub(crate) struct Step<'a, D: Disk> {
+pub(crate) struct Step<'a> {
     now: Time,
-    disk: &'a mut D,
+    disk: &'a mut dyn Disk,
     out: &'a mut Vec<Output>,
 }
 
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, now: Time, input: Input, disk: &mut impl Disk, out: &mut Vec<Output>) {
+    pub fn handle(&mut self, now: Time, input: Input, disk: &mut dyn Disk, out: &mut Vec<Output>) {
         let step = &mut Step { now, disk, out };
         if self.grace.is_due(now) {
             self.on_grace_due(step);
@@ -306,7 +306,7 @@ impl Server {
 
     fn on_message(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         from: Conn,
         message: ToServer,
         (bulk, bulk_len): (Bulk, u32),
@@ -368,7 +368,7 @@ impl Server {
         self.revive(step, session);
     }
 
-    fn say_alive(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, sent: Time) {
+    fn say_alive(&mut self, step: &mut Step<'_>, session: SessionId, sent: Time) {
         let clock = self.own_time(step);
         let stable = self.stable(step);
         let alive = ToClient::Alive {
@@ -386,17 +386,11 @@ impl Server {
 
     /// Sends to a session; a message to one that is not connected is dropped: messages that must
     /// arrive are repeated.
-    fn send(&self, step: &mut Step<'_, impl Disk>, session: SessionId, message: ToClient) {
+    fn send(&self, step: &mut Step<'_>, session: SessionId, message: ToClient) {
         self.send_bulk(step, session, message, 0);
     }
 
-    fn send_bulk(
-        &self,
-        step: &mut Step<'_, impl Disk>,
-        session: SessionId,
-        message: ToClient,
-        bulk: Bulk,
-    ) {
+    fn send_bulk(&self, step: &mut Step<'_>, session: SessionId, message: ToClient, bulk: Bulk) {
         match self.sessions.get(&session).and_then(|state| state.conn) {
             Some(to) => step.out.push(Output::Send { to, message, bulk }),
             None => step.discard(bulk),
@@ -427,7 +421,7 @@ impl Server {
     }
 }
 
-impl<D: Disk> Step<'_, D> {
+impl Step<'_> {
     fn discard(&mut self, bulk: Bulk) {
         if bulk != 0 {
             self.out.push(Output::Discard { bulk });

@@ -107,11 +107,7 @@ impl Server {
     }
 
     /// Room that a change must leave to others; `None`: its client has room for it.
-    pub(crate) fn promised_beside(
-        &self,
-        disk: &impl Disk,
-        waiting: &Waiting,
-    ) -> Option<RoomOfDisk> {
+    pub(crate) fn promised_beside(&self, disk: &dyn Disk, waiting: &Waiting) -> Option<RoomOfDisk> {
         if self.is_paid(waiting) {
             return None;
         }
@@ -157,7 +153,7 @@ impl Server {
 
     /// A change that its caller waits for may find no room beside what clients have: then they give
     /// theirs up first.
-    pub(crate) fn plan_room(&self, disk: &impl Disk, waiting: &Waiting, plan: &mut Plan) {
+    pub(crate) fn plan_room(&self, disk: &dyn Disk, waiting: &Waiting, plan: &mut Plan) {
         let request = &waiting.request;
         if self.rooms.is_empty() || request.delegated.is_some() || request.again.is_some() {
             return;
@@ -193,7 +189,7 @@ impl Server {
     }
 
     /// A client says how much room it has, and wants more.
-    pub(crate) fn give_room(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+    pub(crate) fn give_room(&mut self, step: &mut Step<'_>, waiting: &Waiting) {
         let Op::Room { volume, held, want } = waiting.request.op else {
             return;
         };
@@ -224,7 +220,7 @@ impl Server {
     }
 
     /// The part of this that one client may have.
-    fn room_for(&self, step: &Step<'_, impl Disk>, volume: u32, want: Room) -> Room {
+    fn room_for(&self, step: &Step<'_>, volume: u32, want: Room) -> Room {
         let left = step.disk.room(volume);
         if self.options.mutant == Some(Mutant::GivesRoomTwice) {
             return want.min(left.volume);

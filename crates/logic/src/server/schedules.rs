@@ -12,7 +12,7 @@
 //! There is one at a time, and none before the clients of the last run have been heard. One that is
 //! refused is tried again in a minute.
 
-use super::api::{Disk, Event};
+use super::api::Event;
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::format;
@@ -178,7 +178,7 @@ fn due(all: &[VolumeInfo], time: Time) -> (Option<VolumeOp>, Option<Time>) {
 
 impl Server {
     /// Does what the schedules ask for, if it is time to look.
-    pub(crate) fn keep_schedules(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn keep_schedules(&mut self, step: &mut Step<'_>) {
         if step.now < self.schedules.at {
             return;
         }
@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// Publishes what was received: whoever has sent it may be gone.
-    pub(crate) fn on_publish(&mut self, step: &mut Step<'_, impl Disk>, volume: u32) {
+    pub(crate) fn on_publish(&mut self, step: &mut Step<'_>, volume: u32) {
         if self.may_ask_itself() {
             self.ask_itself(step, VolumeOp::Publish { volume });
         }
@@ -222,7 +222,7 @@ impl Server {
         self.schedules.at = now;
     }
 
-    fn ask_itself(&mut self, step: &mut Step<'_, impl Disk>, op: VolumeOp) {
+    fn ask_itself(&mut self, step: &mut Step<'_>, op: VolumeOp) {
         self.schedules.last += 1;
         let request = Request {
             ..Request::new(self.schedules.last, Op::Volume(op))
@@ -244,7 +244,7 @@ impl Server {
     /// A request of the server to itself is done, or refused.
     pub(crate) fn note_scheduled(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (request, outcome): (&Request, &Outcome),
     ) {
         let Op::Volume(op) = request.op.clone() else {

@@ -99,7 +99,7 @@ fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
 
 impl Server {
     /// The root for a client that asks for this volume, and whether nothing changes there.
-    pub(crate) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
+    pub(crate) fn root_of(&mut self, disk: &dyn Disk, volume: &[u8]) -> Option<(Fid, bool)> {
         let all = disk.volumes();
         self.learn(&all);
         if volume.is_empty() || volume == FIRST_VOLUME {
@@ -125,7 +125,7 @@ impl Server {
     }
 
     /// Adds to the plan the tokens that stand in the way of an operation on volumes.
-    pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
+    pub(crate) fn plan_volume(&self, disk: &dyn Disk, op: &VolumeOp, plan: &mut Plan) {
         if self.options.mutant == Some(Mutant::FreezesAtOnce) {
             return;
         }
@@ -239,7 +239,7 @@ impl Server {
     }
 
     /// Requests that a snapshot put off are judged when it is over.
-    pub(crate) fn tick_thawed(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_thawed(&mut self, step: &mut Step<'_>) {
         if core::mem::take(&mut self.volumes.thawed) {
             let put_off: Vec<Seq> = self.patient.iter().map(|(_, seq)| *seq).collect();
             for seq in put_off {
@@ -249,7 +249,7 @@ impl Server {
     }
 
     /// A request waits for what clients give up: nobody gets more of that meanwhile.
-    pub(crate) fn note_freezing(&mut self, disk: &impl Disk, seq: Seq) {
+    pub(crate) fn note_freezing(&mut self, disk: &dyn Disk, seq: Seq) {
         let Some(Waiting { request, .. }) = self.waiting.get(&seq) else {
             return;
         };
@@ -270,11 +270,7 @@ impl Server {
 
     /// An operation on volumes has been done: files that had no name in what was cloned are open
     /// nowhere in the clone.
-    pub(crate) fn after_volume(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        (op, outcome): (&Op, &Outcome),
-    ) {
+    pub(crate) fn after_volume(&mut self, step: &mut Step<'_>, (op, outcome): (&Op, &Outcome)) {
         let Op::Volume(op) = op else {
             return;
         };

@@ -26,7 +26,7 @@ impl Server {
     /// Delegated changes that came together.
     pub(crate) fn on_requests(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         from: (Conn, SessionId),
         requests: Vec<Request>,
     ) {
@@ -50,7 +50,7 @@ impl Server {
     /// it is done. Its client asks for it later, and changes that build on it wait.
     pub(crate) fn comes_later(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         waiting: &Waiting,
         refusal: Refusal,
     ) -> bool {
@@ -69,12 +69,7 @@ impl Server {
 
     /// Has the delegated change before this request been applied? An earlier run of the server may
     /// have done it.
-    pub(crate) fn is_its_turn(
-        &self,
-        step: &Step<'_, impl Disk>,
-        id: SessionId,
-        request: &Request,
-    ) -> bool {
+    pub(crate) fn is_its_turn(&self, step: &Step<'_>, id: SessionId, request: &Request) -> bool {
         let after = request.after;
         let Some(session) = self.sessions.get(&id) else {
             return true;
@@ -92,7 +87,7 @@ impl Server {
     /// Keeps a request that has overtaken others; of too many the client asks again later.
     pub(crate) fn keep_back(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         id: SessionId,
         (request, bulk): (Request, Bulk),
     ) {
@@ -113,12 +108,7 @@ impl Server {
     }
 
     /// A delegated change is done: requests that have overtaken it have their turn.
-    pub(crate) fn go_on_behind(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        done: RequestId,
-    ) {
+    pub(crate) fn go_on_behind(&mut self, step: &mut Step<'_>, id: SessionId, done: RequestId) {
         let Some(session) = self.sessions.get(&id) else {
             return;
         };
@@ -138,7 +128,7 @@ impl Server {
     }
 
     /// Begins what has overtaken this request.
-    fn begin_behind(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, done: RequestId) {
+    fn begin_behind(&mut self, step: &mut Step<'_>, id: SessionId, done: RequestId) {
         let Some(session) = self.sessions.get(&id) else {
             return;
         };
@@ -164,7 +154,7 @@ impl Server {
     /// none in which something is inherited that a client does not know of.
     pub(crate) fn note_users(
         &mut self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         waiting: &Waiting,
         plan: &Plan,
     ) -> Vec<Fid> {
@@ -190,7 +180,7 @@ impl Server {
     /// anything of them; nobody waits for the answers.
     pub(crate) fn ask_for_unused(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         alone: &[Fid],
     ) {

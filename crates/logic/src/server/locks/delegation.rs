@@ -11,7 +11,7 @@
 //!
 //! A restarted server has delegated nothing: clients say what they have locked, and ask again.
 
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Mutant;
 use crate::server::delegation::policy::DelegationPolicy;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
@@ -140,7 +140,7 @@ impl Server {
     /// waits.
     pub(crate) fn waits_for_delegation(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
         fid: Fid,
     ) -> bool {
@@ -205,7 +205,7 @@ impl Server {
     /// A client gives back what was delegated to it up to this epoch, with what it has locked.
     pub(crate) fn on_give_locks(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         (fid, upto, decided): (Fid, Epoch, u32),
         held: Option<&[Lock]>,
@@ -229,7 +229,7 @@ impl Server {
 
     /// Nobody decides about the locks of this file but the server: requests that waited for that go
     /// on.
-    pub(crate) fn end_delegation(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+    pub(crate) fn end_delegation(&mut self, step: &mut Step<'_>, fid: Fid) {
         let Some(file) = self.lock_delegations.remove(fid) else {
             return;
         };
@@ -247,7 +247,7 @@ impl Server {
     }
 
     /// A session is over: nothing is delegated to it, and none of its requests waits.
-    pub(crate) fn end_delegations(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn end_delegations(&mut self, step: &mut Step<'_>, id: SessionId) {
         for file in self.lock_delegations.files.values_mut() {
             file.behind.retain(|(session, _)| *session != id);
         }
@@ -262,11 +262,7 @@ impl Server {
     }
 
     /// Asks again for delegations: one client for all of them, else where it is due.
-    pub(crate) fn repeat_lock_asks(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        only: Option<SessionId>,
-    ) {
+    pub(crate) fn repeat_lock_asks(&mut self, step: &mut Step<'_>, only: Option<SessionId>) {
         let mut again = Vec::new();
         for (&fid, file) in &mut self.lock_delegations.files {
             let Some(asked) = file.asked.as_mut() else {

@@ -9,7 +9,7 @@
 
 use crate::locks::{Owner, Place, Seq};
 use crate::ranges::EVERYTHING;
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Mutant;
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
@@ -27,7 +27,7 @@ pub(crate) struct Waited {
 impl Server {
     pub(crate) fn on_lock_request(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         request: &Request,
     ) {
@@ -95,7 +95,7 @@ impl Server {
 
     fn lock(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, RequestId),
         (fid, lock): (Fid, Lock),
         wait: LockWait,
@@ -153,7 +153,7 @@ impl Server {
     /// lease.
     fn take_from_silent(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         fid: Fid,
         (session, lock): (SessionId, Lock),
     ) {
@@ -167,12 +167,7 @@ impl Server {
 
     /// This owner's locks of a file have changed: waiting requests may go on, in the order of
     /// arrival.
-    pub(crate) fn go_on_locking(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        fid: Fid,
-        changed: Owner,
-    ) {
+    pub(crate) fn go_on_locking(&mut self, step: &mut Step<'_>, fid: Fid, changed: Owner) {
         // A lock given to an owner that waits elsewhere may close a circle.
         let mut circle = self.locks.is_waiting(changed);
         while let Some(seq) = self.locks.next_free(fid) {
@@ -190,7 +185,7 @@ impl Server {
         }
     }
 
-    fn stop_waiting(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq, refusal: Refusal) {
+    fn stop_waiting(&mut self, step: &mut Step<'_>, seq: Seq, refusal: Refusal) {
         if let Some(place) = self.locks.leave(seq) {
             let outcome = Outcome::Refused(refusal);
             self.tell_waited(step, (place.session, place.request), outcome);
@@ -200,7 +195,7 @@ impl Server {
     /// The caller was interrupted. If his request has not come yet, it is answered before it comes.
     pub(crate) fn on_stop_waiting(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, id): (SessionId, RequestId),
         request: RequestId,
     ) {
@@ -221,7 +216,7 @@ impl Server {
     /// Answers, and keeps the answer until it is acknowledged.
     pub(crate) fn answer_lock(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, id): (SessionId, RequestId),
         outcome: Outcome,
     ) {
@@ -236,7 +231,7 @@ impl Server {
 
     pub(crate) fn reply_lock(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, id): (SessionId, RequestId),
         outcome: Outcome,
     ) {
@@ -245,7 +240,7 @@ impl Server {
 
     fn tell_waited(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, RequestId),
         outcome: Outcome,
     ) {
@@ -261,11 +256,7 @@ impl Server {
     }
 
     /// Tells the ends of waits again: one client all of them, else those that are due.
-    pub(crate) fn repeat_waited(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        only: Option<SessionId>,
-    ) {
+    pub(crate) fn repeat_waited(&mut self, step: &mut Step<'_>, only: Option<SessionId>) {
         let mut again = Vec::new();
         let sessions = self.sessions.iter_mut();
         for (&session, state) in sessions.filter(|(id, _)| only.is_none_or(|only| only == **id)) {
@@ -295,7 +286,7 @@ impl Server {
     }
 
     /// A session is over: its locks are free.
-    pub(crate) fn free_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn free_locks(&mut self, step: &mut Step<'_>, id: SessionId) {
         let nobody = (id, LockOwner::Whole(0));
         for fid in self.locks.drop_session(id) {
             self.go_on_locking(step, fid, nobody);

@@ -6,7 +6,7 @@
 
 use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
-use crate::server::api::{Bulk, Conn, Disk, Mutant, Output};
+use crate::server::api::{Bulk, Conn, Mutant, Output};
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Session, Waiting};
 use crate::server::{Server, Step};
@@ -20,7 +20,7 @@ use wire::{
 impl Server {
     pub(crate) fn on_request(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (conn, id): (Conn, SessionId),
         mut request: Request,
         (bulk, bulk_len): (Bulk, u32),
@@ -86,7 +86,7 @@ impl Server {
     /// One that comes for the first time, as far as is known, and at its turn.
     pub(crate) fn on_new_request(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         id: SessionId,
         request: Request,
         bulk: Bulk,
@@ -105,12 +105,7 @@ impl Server {
     }
 
     /// All requests below this one have been answered to their callers.
-    pub(crate) fn on_acked(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        acked: RequestId,
-    ) {
+    pub(crate) fn on_acked(&mut self, step: &mut Step<'_>, id: SessionId, acked: RequestId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -135,7 +130,7 @@ impl Server {
 
     pub(crate) fn begin(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         request: Request,
         bulk: Bulk,
@@ -204,7 +199,7 @@ impl Server {
     /// A request waits for what others give up or confirm.
     pub(crate) fn wait_for(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (seq, waiting): (Seq, Waiting),
         plan: Plan,
         needs: Needs,
@@ -219,7 +214,7 @@ impl Server {
     }
 
     /// Does a request if nothing stands in its way, or asks for what does.
-    pub(crate) fn judge(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+    pub(crate) fn judge(&mut self, step: &mut Step<'_>, seq: Seq) {
         if !self.judge_salvage(step, seq) {
             return;
         }
@@ -247,7 +242,7 @@ impl Server {
 
     /// A change that waits may have to be done in another way than before, or not at all. False: it
     /// is over.
-    fn judge_salvage(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) -> bool {
+    fn judge_salvage(&mut self, step: &mut Step<'_>, seq: Seq) -> bool {
         let known = self.waiting.get(&seq).filter(|w| w.salvage.is_some());
         let Some(mut waiting) = known.cloned() else {
             return true;
@@ -270,7 +265,7 @@ impl Server {
     }
 
     /// Nothing happens for a request that has waited.
-    fn cannot_be_done(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq, refusal: Refusal) {
+    fn cannot_be_done(&mut self, step: &mut Step<'_>, seq: Seq, refusal: Refusal) {
         let over = self.take_waiting(seq);
         if !self.comes_later(step, &over, refusal) {
             self.refuse(step, &over, refusal);
@@ -278,37 +273,26 @@ impl Server {
         self.end_waiting(step, &over);
     }
 
-    fn end_waiting(&mut self, step: &mut Step<'_, impl Disk>, over: &Waiting) {
+    fn end_waiting(&mut self, step: &mut Step<'_>, over: &Waiting) {
         self.recheck_all(step, over);
         self.go_on_behind(step, over.session, over.request.id);
     }
 
     /// Nobody needs it, so nobody is asked for what it would need.
-    fn not_now(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+    fn not_now(&mut self, step: &mut Step<'_>, waiting: &Waiting) {
         let reply = Reply::from(Outcome::Done);
         self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
     /// The disk cannot say what the request is about: nothing happens.
-    pub(crate) fn refuse(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        waiting: &Waiting,
-        refusal: Refusal,
-    ) {
+    pub(crate) fn refuse(&mut self, step: &mut Step<'_>, waiting: &Waiting, refusal: Refusal) {
         step.discard(waiting.bulk);
         let reply = Reply::from(Outcome::Refused(refusal));
         self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
     /// Enters a request as waiting where it is about something, and asks for what it waits for.
-    fn wait(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        seq: Seq,
-        plan: Plan,
-        (needs, confirms): Needs,
-    ) {
+    fn wait(&mut self, step: &mut Step<'_>, seq: Seq, plan: Plan, (needs, confirms): Needs) {
         self.enter_plan(seq, plan);
         self.wake(step.now);
         let put_off = needs.is_empty() && confirms.is_empty();
@@ -360,11 +344,7 @@ impl Server {
     }
 
     /// Nobody waits for this answer any more. Where others may have been put off for it.
-    pub(crate) fn drop_waiting(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        seq: Seq,
-    ) -> BTreeSet<Fid> {
+    pub(crate) fn drop_waiting(&mut self, step: &mut Step<'_>, seq: Seq) -> BTreeSet<Fid> {
         let waiting = self.take_waiting(seq);
         step.discard(waiting.bulk);
         waiting.fids
@@ -374,7 +354,7 @@ impl Server {
     /// or of one, are judged again, in the order of arrival.
     pub(crate) fn recheck(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         fid: Fid,
         (by, only): (SessionId, Option<SessionId>),
     ) {
@@ -384,7 +364,7 @@ impl Server {
     }
 
     /// A request that others were put off for is over.
-    pub(crate) fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, over: &Waiting) {
+    pub(crate) fn recheck_all(&mut self, step: &mut Step<'_>, over: &Waiting) {
         for &fid in &over.fids {
             self.recheck(step, fid, (over.session, None));
         }
@@ -393,7 +373,7 @@ impl Server {
     /// Answers a request, and keeps the answer to a change until it is acknowledged.
     pub(crate) fn answer(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
         reply: Reply,
         bulk: Bulk,
@@ -412,7 +392,7 @@ impl Server {
 
     pub(crate) fn reply(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, id): (SessionId, RequestId),
         reply: Reply,
         bulk: Bulk,
@@ -432,7 +412,7 @@ impl Server {
     }
 
     /// Up to which record everything is stable.
-    pub(crate) fn stable(&self, step: &Step<'_, impl Disk>) -> u64 {
+    pub(crate) fn stable(&self, step: &Step<'_>) -> u64 {
         match self.options.mutant {
             Some(Mutant::SaysStableEarly) => step.disk.logged(),
             _ => step.disk.stable(),
@@ -440,11 +420,7 @@ impl Server {
     }
 
     /// Has a request asked again, since it cannot be done yet: nothing is kept of it.
-    pub(crate) fn ask_later(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        (session, id): (SessionId, RequestId),
-    ) {
+    pub(crate) fn ask_later(&mut self, step: &mut Step<'_>, (session, id): (SessionId, RequestId)) {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&id);
         }
@@ -452,7 +428,7 @@ impl Server {
         self.reply(step, (session, id), later, 0);
     }
 
-    pub(crate) fn begin_sync(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+    pub(crate) fn begin_sync(&mut self, step: &mut Step<'_>, waiting: &Waiting) {
         self.last_sync += 1;
         self.syncs
             .insert(self.last_sync, (waiting.session, waiting.request.id));
@@ -461,7 +437,7 @@ impl Server {
         });
     }
 
-    pub(crate) fn on_synced(&mut self, step: &mut Step<'_, impl Disk>, ticket: u64, ok: bool) {
+    pub(crate) fn on_synced(&mut self, step: &mut Step<'_>, ticket: u64, ok: bool) {
         let Some((session, id)) = self.syncs.remove(&ticket) else {
             return;
         };

@@ -7,7 +7,6 @@
 //! noted: a debt that is never paid ends with its session.
 
 use super::conflicts::Plan;
-use crate::server::api::Disk;
 use crate::server::table::{Ask, File, Queue, Seq, Waiting};
 use crate::server::tokens::recall_batch::is_among;
 use crate::server::{Server, Step};
@@ -153,7 +152,7 @@ impl Server {
     /// again.
     pub(crate) fn look_again(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, fid): (SessionId, Fid),
         seqs: BTreeSet<Seq>,
     ) -> bool {
@@ -194,7 +193,7 @@ impl Server {
     }
 
     /// Changes that this request would show have been made since it was judged.
-    fn owe_confirmations(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+    fn owe_confirmations(&mut self, step: &mut Step<'_>, seq: Seq) {
         let Some(waiting) = self.waiting.get(&seq) else {
             return;
         };
@@ -209,7 +208,7 @@ impl Server {
     }
 
     /// Judges a request that is owed nothing more. One that is put off waits for something else.
-    pub(crate) fn judge_if_free(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+    pub(crate) fn judge_if_free(&mut self, step: &mut Step<'_>, seq: Seq) {
         let free = |waiting: &Waiting| waiting.owed.is_empty();
         if self.waiting.get(&seq).is_some_and(free) {
             self.judge(step, seq);
@@ -230,19 +229,14 @@ impl Server {
     }
 
     /// Holders' reports to some requests are true no more: these ask again.
-    pub(crate) fn judge_outdated(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn judge_outdated(&mut self, step: &mut Step<'_>) {
         for seq in core::mem::take(&mut self.recheck.outdated) {
             self.judge(step, seq);
         }
     }
 
     /// Requests that are put off here: all, or those of one client.
-    pub(crate) fn judge_put_off(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        fid: Fid,
-        only: Option<SessionId>,
-    ) {
+    pub(crate) fn judge_put_off(&mut self, step: &mut Step<'_>, fid: Fid, only: Option<SessionId>) {
         let queue = self.files.get(&fid).and_then(|file| file.queue.as_ref());
         let idle = queue.into_iter().flat_map(|queue| queue.idle.iter());
         let of = |seq: &&Seq| {
@@ -259,7 +253,7 @@ impl Server {
     /// may be concerned.
     pub(crate) fn spread(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (done, plan): (&Waiting, &Plan),
         changed: bool,
     ) {

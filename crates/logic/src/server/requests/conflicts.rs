@@ -134,7 +134,7 @@ impl Plan {
 impl Server {
     /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
     /// must not be taken for an absent one: somebody may cache it.
-    pub(crate) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
+    pub(crate) fn plan(&self, disk: &dyn Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
         if let Some(plan) = self.regrouping(disk, waiting.seq) {
             return Ok(plan);
         }
@@ -197,7 +197,7 @@ impl Server {
     /// The same of what is about the bytes of files.
     fn plan_bytes(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (session, op): (SessionId, &Op),
         plan: &mut Plan,
     ) -> Result<(), Refusal> {
@@ -250,7 +250,7 @@ impl Server {
     /// names: else they would say that their kernels have nothing in hand any more (see `told`).
     fn left_by_writer(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         session: SessionId,
         fid: Fid,
     ) -> Result<Right, Refusal> {
@@ -468,7 +468,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn change(&mut self, disk: &impl Disk, fid: Fid) -> Result<(), Refusal> {
+    pub(crate) fn change(&mut self, disk: &dyn Disk, fid: Fid) -> Result<(), Refusal> {
         let keep = kept_of(disk, fid)?;
         self.views.push((fid, View::Whole));
         self.changes.push((fid, keep));
@@ -477,7 +477,7 @@ impl Plan {
 }
 
 /// The right that others keep of an object that is changed: of a directory, all but its attributes.
-pub(super) fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
+pub(super) fn kept_of(disk: &dyn Disk, fid: Fid) -> Result<Right, Refusal> {
     let attr = disk.attr(fid)?;
     let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
     Ok(if directory {

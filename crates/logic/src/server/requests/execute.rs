@@ -17,12 +17,7 @@ use wire::{
 use wire::{What, WriteMode};
 
 impl Server {
-    pub(crate) fn execute(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        mut waiting: Waiting,
-        plan: &Plan,
-    ) {
+    pub(crate) fn execute(&mut self, step: &mut Step<'_>, mut waiting: Waiting, plan: &Plan) {
         let session = waiting.session;
         if self.ends_regrouping(step, &waiting) {
             return;
@@ -46,7 +41,7 @@ impl Server {
         self.go_on_behind(step, waiting.session, waiting.request.id);
     }
 
-    fn read(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+    fn read(&mut self, step: &mut Step<'_>, waiting: &Waiting) {
         let Op::Read { fid, offset, len } = waiting.request.op else {
             return;
         };
@@ -75,7 +70,7 @@ impl Server {
     }
 
     /// True if it has changed something now.
-    fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) -> bool {
+    fn apply(&mut self, step: &mut Step<'_>, waiting: &Waiting, plan: &Plan) -> bool {
         let (session, op) = (waiting.session, &waiting.request.op);
         let (mut outcome, repeated, logged) = self.apply_once(step, waiting, plan);
         let mut delegated = Vec::new();
@@ -147,7 +142,7 @@ impl Server {
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and its
     /// effects that the caller has not seen were entered when the client came back.
-    pub(crate) fn applied_before(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+    pub(crate) fn applied_before(&self, disk: &dyn Disk, waiting: &Waiting) -> bool {
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
         let changes = waiting.request.op.changes() && !twice;
         changes && disk.answer(Self::origin(waiting)).is_some()
@@ -157,7 +152,7 @@ impl Server {
     /// were, and nothing may be cached of it.
     fn apply_once(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         waiting: &Waiting,
         plan: &Plan,
     ) -> (Outcome, bool, Option<Logged>) {
@@ -348,7 +343,7 @@ impl Server {
     /// Grants what goes with the outcome.
     fn grant_for(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (waiting, outcome): (&Waiting, &Outcome),
         delegated: &[Fid],
         grants: &mut Vec<Grant>,
@@ -430,7 +425,7 @@ impl Server {
     }
 
     /// After a write that could not wait: others drop what they cache as soon as may be.
-    fn take_from_others(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+    fn take_from_others(&mut self, step: &mut Step<'_>, session: SessionId, fid: Fid) {
         let Some(file) = self.files.get(&fid) else {
             return;
         };

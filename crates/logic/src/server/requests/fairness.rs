@@ -15,12 +15,7 @@ const LEASE_PART: Time = 8;
 
 impl Server {
     /// Must it wait, though nothing is in its way?
-    pub(crate) fn put_off(
-        &self,
-        step: &Step<'_, impl Disk>,
-        waiting: &Waiting,
-        plan: &Plan,
-    ) -> bool {
+    pub(crate) fn put_off(&self, step: &Step<'_>, waiting: &Waiting, plan: &Plan) -> bool {
         waiting.patient_until.is_none_or(|until| step.now < until)
             && (self.outruns(waiting, plan)
                 || self.waits_for_change(step.disk, waiting, plan)
@@ -40,7 +35,7 @@ impl Server {
     }
 
     /// Those who have been put off for long enough.
-    pub(crate) fn tick_put_off(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_put_off(&mut self, step: &mut Step<'_>) {
         while let Some(&(until, seq)) = self.patient.first()
             && until <= step.now
         {
@@ -74,7 +69,7 @@ impl Server {
     /// and with programs that look again and again on some machines the change would never come. A
     /// client that is asked for something is served first: also if it is to confirm a change, since
     /// the call that made it may have to look at what it has done before it can return.
-    fn waits_for_change(&self, disk: &impl Disk, waiting: &Waiting, plan: &Plan) -> bool {
+    fn waits_for_change(&self, disk: &dyn Disk, waiting: &Waiting, plan: &Plan) -> bool {
         let state = self.sessions.get(&waiting.session);
         let asked = state.is_some_and(|state| !state.confirm_asked.is_empty());
         if asked || waiting.request.op.changes() {
@@ -93,12 +88,7 @@ impl Server {
 
     /// Has the machine of this request given this file up for that change, and is nothing of it
     /// waited for any more?
-    fn gave_way(
-        &self,
-        disk: &impl Disk,
-        waiting: &Waiting,
-        (change, fid): (&Waiting, Fid),
-    ) -> bool {
+    fn gave_way(&self, disk: &dyn Disk, waiting: &Waiting, (change, fid): (&Waiting, Fid)) -> bool {
         if !change.gave_up.contains(&(waiting.session, fid)) {
             return false;
         }
@@ -119,7 +109,7 @@ impl Server {
     /// it again while the rename waits only for others that have dropped it once before. Of all of
     /// these the one that waits longest may do that: two might wait for each other, as a look-up
     /// holds the lock that its machine must have to drop names.
-    fn waits_for_rename(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+    fn waits_for_rename(&self, disk: &dyn Disk, waiting: &Waiting) -> bool {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;
         };

@@ -2,7 +2,7 @@
 //! wants them: it will mostly read them next. Nothing comes without a grant of the file in the same
 //! answer.
 
-use crate::server::api::{Bulk, Disk};
+use crate::server::api::Bulk;
 use crate::server::rules::Want;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
@@ -12,7 +12,7 @@ use wire::{Attr, DirEntry, Fid, Grant, Kind, Op, Outcome, Request, Right, Sessio
 
 /// The bytes that go beside this answer.
 pub(crate) fn bytes_ahead(
-    step: &mut Step<'_, impl Disk>,
+    step: &mut Step<'_>,
     (server, session, request): (&Server, SessionId, &Request),
     (outcome, grants): (&mut Outcome, &[Grant]),
 ) -> Bulk {
@@ -41,7 +41,7 @@ pub(crate) fn bytes_ahead(
 
 /// Those of the entries of a listing, as many as there is room for.
 fn listed(
-    step: &mut Step<'_, impl Disk>,
+    step: &mut Step<'_>,
     (entries, most): (&mut [DirEntry], u32),
     of: (&Server, SessionId),
     granted: &BTreeSet<Fid>,
@@ -74,7 +74,7 @@ fn listed(
 }
 
 /// Might anybody of the client's machine read the file?
-fn reaches(step: &Step<'_, impl Disk>, (server, id): (&Server, SessionId), fid: Fid) -> bool {
+fn reaches(step: &Step<'_>, (server, id): (&Server, SessionId), fid: Fid) -> bool {
     server.in_reach(step.disk, id, (fid, Want::Read)).is_ok()
 }
 

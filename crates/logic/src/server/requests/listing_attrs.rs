@@ -6,7 +6,6 @@
 //! asks nobody for them: the holder is told, and nobody waits for it.
 
 use super::conflicts::Need;
-use crate::server::api::Disk;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
@@ -50,7 +49,7 @@ impl Server {
 
     /// Tells their holders that these are listed: a program that lists a directory looks at what it
     /// has listed, and when it does, the holders may have stepped down.
-    pub(crate) fn say_listed(&mut self, step: &mut Step<'_, impl Disk>, held: Vec<Need>) {
+    pub(crate) fn say_listed(&mut self, step: &mut Step<'_>, held: Vec<Need>) {
         for need in held {
             let granted = self.holder(need.session, need.fid);
             let granted = granted.map_or(0, |holder| holder.epoch);

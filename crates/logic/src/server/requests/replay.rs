@@ -88,7 +88,7 @@ impl Redo {
 
 /// Do the names that a change takes away name what they named? An object may be missing, since its
 /// maker was lost with the power, and somebody else's object have its name.
-fn finds_the_same(disk: &impl Disk, op: &Op, named: [Option<Fid>; 2]) -> bool {
+fn finds_the_same(disk: &dyn Disk, op: &Op, named: [Option<Fid>; 2]) -> bool {
     let finds = |dir, name| disk.lookup(dir, name).unwrap_or_default();
     match op {
         Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name } => {
@@ -122,7 +122,7 @@ impl Server {
     /// A change that is asked for again comes, perhaps before its turn.
     pub(crate) fn on_again(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         id: SessionId,
         (request, bulk): (Request, Bulk),
         again: Again,
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// Makes again what has its turn: some, and the others in later steps.
-    pub(crate) fn redo(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn redo(&mut self, step: &mut Step<'_>) {
         self.redo.due = false;
         let mut finished = false;
         for _ in 0..REPLAYED_PER_STEP_MAX {
@@ -179,7 +179,7 @@ impl Server {
         self.lost_power() && self.anybody_missing() && !arrival
     }
 
-    fn redo_one(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn redo_one(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(asked) = self.redo.asked.get_mut(&id) else {
             return;
         };
@@ -191,7 +191,7 @@ impl Server {
     }
 
     /// Those that have asked for all are not waited for any more. Is there one?
-    fn end_redone(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
+    fn end_redone(&mut self, step: &mut Step<'_>) -> bool {
         let all = |(id, asked): (&SessionId, &ReplayedChange)| {
             (asked.count.is_some_and(|count| asked.next >= count)).then_some(*id)
         };
@@ -203,7 +203,7 @@ impl Server {
     }
 
     /// Nothing more is waited for of this client.
-    pub(crate) fn forget_again(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn forget_again(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(asked) = self.redo.asked.remove(&id) else {
             return;
         };
@@ -215,7 +215,7 @@ impl Server {
 
     fn make_again(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         (mut request, bulk): (Request, Bulk),
     ) {
@@ -247,7 +247,7 @@ impl Server {
     /// has made it, of which all is left and stable.
     fn make(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         waiting: &Waiting,
         again: Again,
     ) -> (Outcome, Option<Logged>) {
@@ -281,7 +281,7 @@ impl Server {
     /// A machine was lost together with the power, and with it changes that others may have seen:
     /// nobody keeps anything that may have been made of them. Of a directory a kernel may have a
     /// name in hand: whoever changes one later asks for that.
-    pub(crate) fn take_all_back(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn take_all_back(&mut self, step: &mut Step<'_>) {
         let mut held = Vec::new();
         for (fid, file) in &self.files {
             let kept = match kept_of(&*step.disk, *fid) {

@@ -6,7 +6,7 @@
 //! its own change. So the later one is refused, with nothing done: its caller lets go of the lock,
 //! and begins again. Of all requests the earliest is never put back, so one is always done.
 
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Mutant;
 use crate::server::table::{File, Waiting};
 use crate::server::{Server, Step};
 use wire::{Refusal, RequestId, SessionId};
@@ -16,7 +16,7 @@ impl Server {
     /// that is done, or not here yet, is left as it is.
     pub(crate) fn on_put_back(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         request: RequestId,
     ) {

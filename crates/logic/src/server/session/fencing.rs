@@ -9,7 +9,7 @@
 //! goes on after `recall_ns` and a lease at most, and a fenced client has stopped by itself.
 
 use crate::server::Server;
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Mutant;
 use crate::server::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};
@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Notes who is stalled, and takes what is wanted from those whose lease is over.
-    pub(crate) fn fence_silent(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn fence_silent(&mut self, step: &mut Step<'_>) {
         for id in self.waited_for() {
             let stalled = self.leaves_unanswered(step.now, id);
             let at_once = stalled && self.options.mutant == Some(Mutant::FencesAtOnce);
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Has it answered what it was asked for too long ago? Then it is welcome again.
-    pub(crate) fn revive(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn revive(&mut self, step: &mut Step<'_>, id: SessionId) {
         let stalled = self
             .sessions
             .get(&id)
@@ -132,7 +132,7 @@ impl Server {
 
     /// Ends sessions of machines that have not been heard of for a long time: soon, if they hold
     /// nothing, else after `silent_ns`, though nobody wants what they hold.
-    pub(crate) fn tick_silent(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_silent(&mut self, step: &mut Step<'_>) {
         while let Some(&(due, id)) = self.silent.first()
             && due <= step.now
         {
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn fence(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn fence(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.send(step, id, ToClient::Lost);
         step.out.push(Output::Event(Event::Fenced { session: id }));
         if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {

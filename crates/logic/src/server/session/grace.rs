@@ -10,7 +10,7 @@
 //! one that finds no room is forgotten, and its client, whose connection is ended later, sends it
 //! again.
 
-use crate::server::api::{Bulk, Disk, Event, Mutant, Output};
+use crate::server::api::{Bulk, Event, Mutant, Output};
 use crate::server::requests::conflicts::Plan;
 use crate::server::watch::queues::Key;
 use crate::server::{Server, Step};
@@ -213,7 +213,7 @@ impl Server {
     /// Lets a request wait for this client.
     pub(crate) fn hold(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         missing: SessionId,
         (session, request, bulk): HeldRequest,
     ) {
@@ -246,7 +246,7 @@ impl Server {
     }
 
     /// This client is not waited for any more: it has come, or its session is over.
-    pub(super) fn no_longer_missing(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(super) fn no_longer_missing(&mut self, step: &mut Step<'_>, id: SessionId) {
         if !self.grace.missing.remove(&id) {
             return;
         }
@@ -257,7 +257,7 @@ impl Server {
 
     /// A client that was away knows what has been taken: the requests that it has sent meanwhile
     /// are done.
-    pub(super) fn go_on_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(super) fn go_on_back(&mut self, step: &mut Step<'_>, id: SessionId) {
         if self.is_away(id) {
             return;
         }
@@ -277,7 +277,7 @@ impl Server {
     }
 
     /// Begins requests that need not wait any more: some, and the others in later steps.
-    pub(crate) fn begin_ready(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn begin_ready(&mut self, step: &mut Step<'_>) {
         if !self.may_lack_changes() {
             for (key, what, next) in core::mem::take(&mut self.grace.watches) {
                 if self.sessions.contains_key(&key.0) {
@@ -318,12 +318,7 @@ impl Server {
 
     /// A change that the last run has applied if the store knows its answer: others are not shown
     /// it before the caller has been answered.
-    pub(super) fn note_unseen(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        session: SessionId,
-        change: Unseen,
-    ) {
+    pub(super) fn note_unseen(&mut self, step: &mut Step<'_>, session: SessionId, change: Unseen) {
         let Unseen {
             request,
             names,
@@ -358,7 +353,7 @@ impl Server {
     /// This change has been made again.
     pub(crate) fn note_seen_later(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         request: RequestId,
     ) {
@@ -367,7 +362,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn grace_if_complete(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn grace_if_complete(&mut self, step: &mut Step<'_>) {
         let all = self.grace.missing.is_empty() && self.redo.unfinished().is_none();
         if self.grace.lasts() && all {
             self.end_grace(step);
@@ -378,7 +373,7 @@ impl Server {
 
     /// The time of grace is over: a client that has not come is away, unless it is still saying
     /// what it holds.
-    pub(crate) fn on_grace_due(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn on_grace_due(&mut self, step: &mut Step<'_>) {
         let last = self.grace.began + ARRIVING_WAIT_FACTOR * self.options.grace_ns;
         let lease_ns = self.options.lease_ns;
         let until = |id: &SessionId| {
@@ -413,7 +408,7 @@ impl Server {
         }
     }
 
-    fn end_grace(&mut self, step: &mut Step<'_, impl Disk>) {
+    fn end_grace(&mut self, step: &mut Step<'_>) {
         if core::mem::replace(&mut self.grace.ending, true) {
             return;
         }
@@ -440,7 +435,7 @@ impl Server {
         self.begin_ready(step);
     }
 
-    fn reap_orphans(&mut self, step: &mut Step<'_, impl Disk>) {
+    fn reap_orphans(&mut self, step: &mut Step<'_>) {
         for fid in core::mem::take(&mut self.grace.orphans) {
             self.reap_if_unused(step, fid);
             self.forget_quiet(fid);
@@ -448,7 +443,7 @@ impl Server {
     }
 
     /// A session is over.
-    pub(crate) fn end_in_grace(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn end_in_grace(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.grace.forgotten.remove(&id);
         self.forget_again(step, id);
         self.release_held(id);
@@ -460,7 +455,7 @@ impl Server {
     }
 
     /// Ends a connection, without any blame: the client makes another one.
-    fn hang_up(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn hang_up(&mut self, step: &mut Step<'_>, id: SessionId) {
         let session = self.sessions.get_mut(&id);
         if let Some(conn) = session.and_then(|session| session.conn.take()) {
             self.conns.remove(&conn);

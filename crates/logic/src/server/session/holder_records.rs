@@ -4,13 +4,12 @@
 //! it can know of it, with the step that makes it; each token that it no longer holds is noted too.
 //! So the disk never knows of less than clients hold, as long as it keeps what it was told.
 
-use crate::server::api::Disk;
 use crate::server::{Server, Step};
 use wire::{Fid, Right, SessionId};
 
 impl Server {
     /// The end of a step: notes what has changed.
-    pub(crate) fn note_held(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn note_held(&mut self, step: &mut Step<'_>) {
         let mut changed = core::mem::take(&mut self.held);
         for (session, fid) in changed.drain(..) {
             self.forget_room(session, fid);

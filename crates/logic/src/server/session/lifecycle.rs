@@ -1,6 +1,6 @@
 //! Sessions: greeting, end, and what is due at some time.
 
-use crate::server::api::{By, Conn, Disk, Event, Mutant, Output};
+use crate::server::api::{By, Conn, Event, Mutant, Output};
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ const TICKS_PER_LEASE: Time = 8;
 impl Server {
     pub(crate) fn on_hello(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         from: Conn,
         (version, id): (u32, SessionId),
         (name, volume): (Vec<u8>, &[u8]),
@@ -71,7 +71,7 @@ impl Server {
         self.repeat_waited(step, Some(id));
     }
 
-    pub(crate) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
+    pub(crate) fn welcome(&mut self, step: &mut Step<'_>, id: SessionId, resumed: bool) {
         let (boot, lease_ns) = (self.boot, self.options.lease_ns);
         let clock = self.own_time(step);
         let session = self.sessions.get(&id);
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// A session begins with its first word that is no greeting, and is remembered from then on.
-    pub(crate) fn begin_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn begin_session(&mut self, step: &mut Step<'_>, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id)
             && !core::mem::replace(&mut session.used, true)
         {
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn on_goodbye(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn on_goodbye(&mut self, step: &mut Step<'_>, id: SessionId) {
         if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
             step.out.push(Output::Close {
                 conn,
@@ -135,7 +135,7 @@ impl Server {
         self.end_session(step, id);
     }
 
-    pub(crate) fn on_tick(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
         while let Some((until, fid)) = self.lingering.first().copied() {
             if step.now < until {
                 break;
@@ -183,7 +183,7 @@ impl Server {
     }
 
     /// Takes everything from a session and lets the requests go on that waited for it.
-    pub(crate) fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn end_session(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -239,7 +239,7 @@ impl Server {
     }
 
     /// Removes what is left of a nameless object once nobody has it open.
-    pub(crate) fn reap_if_unused(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+    pub(crate) fn reap_if_unused(&mut self, step: &mut Step<'_>, fid: Fid) {
         let Some(file) = self.files.get(&fid) else {
             return;
         };

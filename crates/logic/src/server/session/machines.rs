@@ -112,7 +112,7 @@ impl Server {
 
     /// The session has just begun on this connection, or goes on there. It has to give back what
     /// its users may not have any more.
-    pub(crate) fn bind(&mut self, step: &mut Step<'_, impl Disk>, conn: Conn, id: SessionId) {
+    pub(crate) fn bind(&mut self, step: &mut Step<'_>, conn: Conn, id: SessionId) {
         let machine = self.machine_at(conn);
         if let Some(peer) = self.peers.0.get_mut(&conn) {
             peer.rights = core::mem::take(&mut peer.rights).within(id);
@@ -129,14 +129,14 @@ impl Server {
 
     /// Asks a session for what it caches and its users may not have any more. It first writes back
     /// its changes under these tokens.
-    fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn withdraw(&mut self, step: &mut Step<'_>, id: SessionId) {
         let fids = self.sessions.get(&id).map(|session| session.fids.clone());
         for fid in fids.into_iter().flatten() {
             self.withdraw_one(step, id, fid);
         }
     }
 
-    fn withdraw_one(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+    fn withdraw_one(&mut self, step: &mut Step<'_>, session: SessionId, fid: Fid) {
         let held = self.holder(session, fid);
         let right = held.map_or(Right::None, |held| held.right);
         if right > Right::None && !self.may_keep(step.disk, session, (fid, right)) {
@@ -148,12 +148,7 @@ impl Server {
 
     /// The object of a change that a client made before its rights ended, and told the server only
     /// now, is recalled like the rest.
-    pub(crate) fn withdraw_made(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        made: Option<Fid>,
-    ) {
+    pub(crate) fn withdraw_made(&mut self, step: &mut Step<'_>, id: SessionId, made: Option<Fid>) {
         let ended = |rights: &Rights| !rights.write || !rights.trusted;
         if let Some(fid) = made
             && self.bounds(id).is_some_and(ended)
@@ -164,7 +159,7 @@ impl Server {
 
     /// The request as the machine may make it. Groups that its front does not know count for
     /// nothing.
-    pub(crate) fn narrow(&self, disk: &impl Disk, conn: Conn, request: &mut Request) {
+    pub(crate) fn narrow(&self, disk: &dyn Disk, conn: Conn, request: &mut Request) {
         if let Some(peer) = self.peers.0.get(&conn) {
             let caller = core::mem::take(&mut request.caller);
             request.caller = match is_answered(request) {
@@ -205,7 +200,7 @@ impl Server {
     /// nobody, if it could write to the object.
     pub(crate) fn raise(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, salvaged): (SessionId, bool),
         request: &mut Request,
     ) {
@@ -232,7 +227,7 @@ impl Server {
 
     /// A machine is not trusted any more: nobody waits for its leases, and nothing that it says
     /// later counts.
-    pub(crate) fn on_expelled(&mut self, step: &mut Step<'_, impl Disk>, machine: MachineId) {
+    pub(crate) fn on_expelled(&mut self, step: &mut Step<'_>, machine: MachineId) {
         let sessions = self.sessions.iter();
         let own = sessions.filter(|(_, session)| session.machine == Some(machine));
         let own: Vec<SessionId> = own.map(|(id, _)| *id).collect();

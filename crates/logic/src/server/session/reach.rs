@@ -58,7 +58,7 @@ enum Party<'a> {
 
 impl Party<'_> {
     /// May he use an object in one of these ways, by its mode and its lists?
-    fn may(&self, disk: &impl Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
+    fn may(&self, disk: &dyn Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
         let (caller, writes) = match self {
             Self::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
             // The owner may give himself what he has not, where his mode decides.
@@ -91,7 +91,7 @@ impl Party<'_> {
 }
 
 /// The objects from the root to what is at a path, as far as there are any.
-fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Result<Vec<Fid>, Refusal> {
+fn way_to(disk: &dyn Disk, root: Fid, path: &[Name]) -> Result<Vec<Fid>, Refusal> {
     let mut way = Vec::from([root]);
     let mut at = root;
     for name in path {
@@ -110,7 +110,7 @@ impl Server {
     /// request is about.
     pub(crate) fn forbids(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         request: &Request,
     ) -> Option<Refusal> {
@@ -146,7 +146,7 @@ impl Server {
     /// Why a user who has proved himself may not ask for this, whatever the objects' modes say.
     fn user_forbids(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, user): (SessionId, &Proven),
         request: &Request,
     ) -> Option<Refusal> {
@@ -168,7 +168,7 @@ impl Server {
     /// rights since.
     fn answered_forbids(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, rights): (SessionId, &Rights),
         request: &Request,
     ) -> Option<Refusal> {
@@ -184,7 +184,7 @@ impl Server {
     /// Is it outside of what the user's proof is limited to?
     fn leaves_limit(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, user): (SessionId, &Proven),
         op: &Op,
     ) -> Result<(), Refusal> {
@@ -210,7 +210,7 @@ impl Server {
     /// is looked for each time. A path is one of the first volume, and leads nowhere in others.
     fn limit_of<'a>(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         user: &'a Proven,
     ) -> Result<Option<Limit<'a>>, Refusal> {
@@ -234,7 +234,7 @@ impl Server {
     /// so.
     pub(crate) fn in_reach(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         object: (Fid, Want),
     ) -> Result<(), Refusal> {
@@ -243,7 +243,7 @@ impl Server {
 
     fn objects_in_reach(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         objects: impl Iterator<Item = (Fid, Want)>,
     ) -> Result<(), Refusal> {
@@ -274,7 +274,7 @@ impl Server {
     /// Is it so for anybody of the session?
     fn any_party(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, rights): (SessionId, &Rights),
         mut holds: impl FnMut(&Party<'_>) -> Result<bool, Refusal>,
     ) -> Result<bool, Refusal> {
@@ -294,7 +294,7 @@ impl Server {
     /// has come to it.
     fn gets_at(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, party): (SessionId, &Party<'_>),
         (fid, attr): (Fid, &Attr),
         (want, held): (Want, bool),
@@ -335,7 +335,7 @@ impl Server {
     /// known that this does not leave what he is limited to.
     fn comes_to(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (id, party): (SessionId, &Party<'_>),
         dir: Fid,
         (mut inside, held): (bool, bool),
@@ -362,7 +362,7 @@ impl Server {
     /// Could somebody of the session have this open?
     pub(crate) fn may_have_open(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         (fid, hold): (Fid, Hold),
     ) -> bool {
@@ -375,7 +375,7 @@ impl Server {
     /// Does it say after a restart that it holds what it can never have got?
     pub(crate) fn claims_too_much(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         holding: &Holding,
     ) -> bool {
@@ -406,7 +406,7 @@ impl Server {
     /// May the session keep what it caches of an object, now that its rights are others?
     pub(crate) fn may_keep(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         id: SessionId,
         (fid, right): (Fid, Right),
     ) -> bool {
@@ -431,7 +431,7 @@ impl Server {
 
     /// May the session be told what happens to names in the first of these directories, each of
     /// which is in the next one?
-    pub(crate) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
+    pub(crate) fn may_be_told(&self, disk: &dyn Disk, id: SessionId, way: &[Fid]) -> bool {
         let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
             return true;
         };
@@ -456,7 +456,7 @@ impl Server {
 
     /// A listing by somebody who may read the directory, and not search it: names, and nothing of
     /// what they name.
-    pub(crate) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
+    pub(crate) fn hide(&self, disk: &dyn Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
         let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
             (op, outcome)
         else {

@@ -8,12 +8,7 @@ use alloc::vec::Vec;
 use wire::{Fid, HeldLock, Holding, Kind, Right, SessionId, ToClient, ToServer};
 
 impl Server {
-    pub(crate) fn on_reassert(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        said: ToServer,
-    ) {
+    pub(crate) fn on_reassert(&mut self, step: &mut Step<'_>, id: SessionId, said: ToServer) {
         let ToServer::Reassert {
             term,
             part: (part, parts),
@@ -64,7 +59,7 @@ impl Server {
     /// `again`: how many changes it makes again, if the server is to wait for these.
     fn answer_part(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (id, awaited): (SessionId, bool),
         ((part, parts), again): ((u32, u32), Option<u32>),
         taken: Vec<Fid>,
@@ -103,7 +98,7 @@ impl Server {
     /// says counts.
     fn believe(
         &mut self,
-        step: &Step<'_, impl Disk>,
+        step: &Step<'_>,
         id: SessionId,
         (holdings, locks): (&[Holding], &[HeldLock]),
     ) -> bool {
@@ -135,7 +130,7 @@ impl Server {
     /// came first is believed, the other one is as lost as if it had not come. (Of a directory a
     /// client does not know what its kernel has in hand, and says that it has something: an
     /// Exclusive holder was granted that when others had nothing.)
-    pub(crate) fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
+    pub(crate) fn contradicts(&self, disk: &dyn Disk, id: SessionId, holding: &Holding) -> bool {
         if self.claims_too_much(disk, id, holding) {
             return true;
         }

@@ -65,7 +65,7 @@ impl Server {
     /// The plan of a request, or of what is done of it if it is salvaged; none if it is over.
     pub(crate) fn salvaged(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         waiting: &mut Waiting,
         plan: Plan,
     ) -> Option<Plan> {
@@ -94,7 +94,7 @@ impl Server {
 
     /// Why a request may not be done. A change that is salvaged has only its client's word that it
     /// was answered when the session held what it needs: so it is allowed what any other is.
-    pub(crate) fn forbids_waiting(&self, disk: &impl Disk, waiting: &Waiting) -> Option<Refusal> {
+    pub(crate) fn forbids_waiting(&self, disk: &dyn Disk, waiting: &Waiting) -> Option<Refusal> {
         let (session, request) = (waiting.session, &waiting.request);
         match waiting.salvage {
             Some(_) => self.forbids_anew(disk, session, request),
@@ -104,7 +104,7 @@ impl Server {
 
     fn forbids_anew(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         session: SessionId,
         request: &Request,
     ) -> Option<Refusal> {
@@ -116,7 +116,7 @@ impl Server {
     /// Makes such a change what can be done as things are now; or says what becomes of it.
     pub(crate) fn salvage(
         &self,
-        step: &Step<'_, impl Disk>,
+        step: &Step<'_>,
         waiting: &mut Waiting,
     ) -> Result<(), Box<Outcome>> {
         let Some(delegated) = waiting.request.delegated else {
@@ -138,7 +138,7 @@ impl Server {
 
     fn way(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         session: SessionId,
         (op, delegated): (&Op, &Delegated),
     ) -> Result<Way, Refusal> {
@@ -202,7 +202,7 @@ impl Server {
 
     fn way_of_move(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         session: SessionId,
         (op, delegated): (&Op, &Delegated),
     ) -> Result<Way, Refusal> {
@@ -239,11 +239,7 @@ impl Server {
     }
 
     /// Says of a change that is done whether it has come aside, and where.
-    pub(crate) fn put_aside(
-        &self,
-        step: &mut Step<'_, impl Disk>,
-        waiting: &Waiting,
-    ) -> Option<(Fid, Name)> {
+    pub(crate) fn put_aside(&self, step: &mut Step<'_>, waiting: &Waiting) -> Option<(Fid, Name)> {
         let (dir, name) = waiting.salvage.as_ref()?.aside.clone()?;
         let (session, told) = (waiting.session, name.clone());
         let event = Event::Aside {
@@ -258,7 +254,7 @@ impl Server {
     /// A name that says whose this is and from when, and that nothing has.
     fn free_place(
         &self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         session: SessionId,
         (dir, name): (Fid, &Name),
         delegated: &Delegated,
@@ -277,14 +273,14 @@ impl Server {
     }
 }
 
-fn is_directory(disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {
+fn is_directory(disk: &dyn Disk, fid: Fid) -> Result<bool, Refusal> {
     let attr = disk.attr(fid)?;
     Ok(attr.is_some_and(|attr| attr.kind == Kind::Directory && attr.nlink > 0))
 }
 
 /// Is this what the client knew under the name, with what it knew in it? (Of a directory the store
 /// sees to it that it is empty.)
-fn is_unchanged(disk: &impl Disk, there: Fid, known: Option<(Fid, u64)>) -> Result<bool, Refusal> {
+fn is_unchanged(disk: &dyn Disk, there: Fid, known: Option<(Fid, u64)>) -> Result<bool, Refusal> {
     let Some((_, version)) = known.filter(|(fid, _)| *fid == there) else {
         return Ok(false);
     };

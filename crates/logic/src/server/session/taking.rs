@@ -14,7 +14,7 @@
 //! The disk remembers that a session is away, in the order of its log: its claims in a later run of
 //! the server, which does not know what was taken, count for nothing.
 
-use crate::server::api::{Disk, Event, Output};
+use crate::server::api::{Event, Output};
 use crate::server::table::Session;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Server {
     }
 
     /// Takes from a silent client what others wait for.
-    pub(crate) fn take_wanted(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn take_wanted(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.go_away(step, id, false);
         for fid in self.asked_of(id) {
             self.take_token(step, (id, fid));
@@ -74,7 +74,7 @@ impl Server {
 
     /// Takes all that a client has said to hold in the time after a restart: not all of it came, or
     /// it cannot be.
-    pub(crate) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn take_all(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.go_away(step, id, true);
         let session = self.sessions.get(&id);
         let fids = session
@@ -90,7 +90,7 @@ impl Server {
 
     /// Takes tokens of the clients that have been silent longest, if more is kept for silent ones
     /// than may be. (They lose no change by that, and no lock.) True: there is more of it.
-    pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
+    pub(crate) fn bound_silent(&mut self, step: &mut Step<'_>) -> bool {
         let (now, lease_ns) = (step.now, self.options.lease_ns);
         let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
         let kept = self.sessions.values().filter(silent);
@@ -125,7 +125,7 @@ impl Server {
     }
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
-    pub(crate) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
+    pub(crate) fn take_locks(&mut self, step: &mut Step<'_>, id: SessionId, fid: Fid) {
         self.go_away(step, id, false);
         if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut()) {
             away.unlocked.insert(fid);
@@ -142,7 +142,7 @@ impl Server {
 
     /// Nothing is waited for of this client, and nothing that it has said, or says now, counts
     /// before it has said in a new term what it holds.
-    fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, all: bool) {
+    fn go_away(&mut self, step: &mut Step<'_>, id: SessionId, all: bool) {
         self.epoch += 1;
         let term = self.epoch;
         let silent_ns = self.options.silent_ns;
@@ -182,7 +182,7 @@ impl Server {
     }
 
     /// Its requests wait no more; it repeats them when it comes back.
-    fn forget_waiting_of(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn forget_waiting_of(&mut self, step: &mut Step<'_>, id: SessionId) {
         let waiting = self.waiting.iter();
         let own = waiting.filter(|(_, waiting)| waiting.session == id);
         let own: Vec<_> = own
@@ -199,7 +199,7 @@ impl Server {
     }
 
     /// Somebody else is to have this.
-    fn take_token(&mut self, step: &mut Step<'_, impl Disk>, (id, fid): (SessionId, Fid)) {
+    fn take_token(&mut self, step: &mut Step<'_>, (id, fid): (SessionId, Fid)) {
         let Some(holder) = self
             .files
             .get_mut(&fid)
@@ -273,7 +273,7 @@ impl Server {
     /// The objects that a client claims to hold, in this part of its list, and does not hold.
     pub(crate) fn not_held(
         &mut self,
-        step: &Step<'_, impl Disk>,
+        step: &Step<'_>,
         id: SessionId,
         holdings: &[Holding],
     ) -> Vec<Fid> {
@@ -323,7 +323,7 @@ impl Server {
     }
 
     /// It has said all that it holds, and is told what of that is not so: it is as any other again.
-    pub(crate) fn come_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn come_back(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -350,7 +350,7 @@ impl Server {
 
     /// Looks again at the nameless objects that this session kept while it was away, and at no
     /// others: they go, unless somebody else has them open. Another one that is away may keep them.
-    pub(crate) fn reap_kept(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn reap_kept(&mut self, step: &mut Step<'_>, id: SessionId) {
         for fid in self.kept_away.remove(&id).unwrap_or_default() {
             self.cost.look();
             self.reap_if_unused(step, fid);

@@ -189,7 +189,7 @@ pub(crate) fn asked(file: &File, session: SessionId) -> bool {
 /// for that again and again. Entries of a listing say it themselves; directories are not asked, but
 /// a client to which one is delegated must know whether objects that it makes there inherit
 /// anything.
-pub(crate) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
+pub(crate) fn note_bare(disk: &dyn Disk, op: &Op, grants: &mut [Grant]) {
     let dirs = match op {
         Op::ReadDir { .. } | Op::Prefetch { .. } => return,
         Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
@@ -207,7 +207,7 @@ pub(crate) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
 }
 
 /// A new directory is its maker's, until somebody else looks.
-pub(crate) fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) -> Option<Right> {
+pub(crate) fn delegable(disk: &dyn Disk, waiting: &Waiting, outcome: &Outcome) -> Option<Right> {
     let Outcome::Entry(entry) = outcome else {
         return None;
     };

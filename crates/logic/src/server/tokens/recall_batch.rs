@@ -6,7 +6,6 @@
 //! asked a few times each, and not a hundred times. No request waits for longer than that, since an
 //! answer may itself have to wait, for a lock of the client's kernel.
 
-use crate::server::api::Disk;
 use crate::server::table::{Ask, Holder, Seq};
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
@@ -97,12 +96,7 @@ impl Server {
     }
 
     /// A client has answered: the names gathered for it leave, if it is asked for little else.
-    pub(crate) fn ask_gathered(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        session: SessionId,
-        fid: Fid,
-    ) {
+    pub(crate) fn ask_gathered(&mut self, step: &mut Step<'_>, session: SessionId, fid: Fid) {
         let holder = self.holder(session, fid);
         let most = self.options.names_at_once.max(1);
         if holder.is_some_and(|holder| holder.names_asked() < most) {
@@ -111,7 +105,7 @@ impl Server {
     }
 
     /// Names that have been gathered for long enough.
-    pub(crate) fn tick_gathered(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_gathered(&mut self, step: &mut Step<'_>) {
         while let Some(&(due, session, fid)) = self.recall_batches.first()
             && due <= step.now
         {
@@ -120,7 +114,7 @@ impl Server {
         }
     }
 
-    fn send_gathered(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+    fn send_gathered(&mut self, step: &mut Step<'_>, session: SessionId, fid: Fid) {
         let Some(file) = self.files.get_mut(&fid) else {
             return;
         };

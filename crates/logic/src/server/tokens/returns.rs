@@ -2,7 +2,6 @@
 //! that an answer has been seen. Also the asking.
 
 use super::recall_batch::is_among;
-use crate::server::api::Disk;
 use crate::server::requests::awaited::Awaited;
 use crate::server::requests::conflicts::{Confirm, Need};
 use crate::server::table::{Ask, Asked, Holder, Seq};
@@ -20,7 +19,7 @@ impl Server {
     /// Returns the number of the question whose answer serves it.
     pub(crate) fn ask(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         need: Need,
         (arrived, since): (Epoch, Time),
         waiter: Option<Seq>,
@@ -94,7 +93,7 @@ impl Server {
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.
-    pub(crate) fn repeat_asks(&mut self, step: &mut Step<'_, impl Disk>, only: Option<SessionId>) {
+    pub(crate) fn repeat_asks(&mut self, step: &mut Step<'_>, only: Option<SessionId>) {
         let mut again: Vec<(SessionId, Recall)> = Vec::new();
         let asked = self
             .asked
@@ -121,7 +120,7 @@ impl Server {
 
     pub(crate) fn on_returned(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         returned: Returned,
     ) {
@@ -169,7 +168,7 @@ impl Server {
 
     pub(crate) fn on_release(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         (fid, epoch): (Fid, Epoch),
         (right, hold): (Right, Hold),
@@ -193,7 +192,7 @@ impl Server {
 
     pub(crate) fn on_opens(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         fid: Fid,
         hold: Hold,
@@ -225,19 +224,14 @@ impl Server {
     }
 
     /// A client has said unasked what it holds: requests that wait for it there may not have to.
-    fn said(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+    fn said(&mut self, step: &mut Step<'_>, session: SessionId, fid: Fid) {
         let waiters = self.waiters(session, fid);
         self.look_again(step, (session, fid), waiters);
         self.recheck(step, fid, (session, None));
     }
 
     /// Asks a client whether it has handed an answer to its caller.
-    pub(crate) fn ask_confirm(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        confirm: Confirm,
-        waiter: Seq,
-    ) {
+    pub(crate) fn ask_confirm(&mut self, step: &mut Step<'_>, confirm: Confirm, waiter: Seq) {
         let Confirm {
             session,
             request,
@@ -268,11 +262,7 @@ impl Server {
     }
 
     /// Asks again for confirmations: of one client for all, else for those that are due.
-    pub(crate) fn repeat_confirms(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        only: Option<SessionId>,
-    ) {
+    pub(crate) fn repeat_confirms(&mut self, step: &mut Step<'_>, only: Option<SessionId>) {
         let mut again = Vec::new();
         let sessions = self.sessions.iter_mut();
         for (&session, state) in sessions.filter(|(id, _)| only.is_none_or(|only| only == **id)) {
@@ -290,7 +280,7 @@ impl Server {
 
     pub(crate) fn on_confirmed(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         request: RequestId,
     ) {
@@ -300,7 +290,7 @@ impl Server {
     /// These changes have been seen by their callers: others may see them.
     pub(crate) fn confirm_all(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         requests: Vec<RequestId>,
     ) {
@@ -337,7 +327,7 @@ impl Server {
     /// These requests wait no more for these changes of a client to be confirmed.
     pub(crate) fn pay_confirmed(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         session: SessionId,
         paid: BTreeSet<(Seq, RequestId)>,
     ) {

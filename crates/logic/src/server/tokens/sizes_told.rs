@@ -11,7 +11,6 @@
 //! able to answer a recall itself before it knows how long the file is. It must not be fenced
 //! because another is mute.
 
-use crate::server::api::Disk;
 use crate::server::requests::conflicts::{Need, Only};
 use crate::server::table::{File, Waiting};
 use crate::server::{Server, Step};
@@ -176,7 +175,7 @@ impl Server {
 
     /// A client that was asked long ago and does not answer is waited for no more. If it is silent
     /// altogether, its programs cannot be told the new size either.
-    pub(crate) fn tick_shown(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_shown(&mut self, step: &mut Step<'_>) {
         let patience = self.options.lease_ns / 4;
         let asked = self.waiting.values().flat_map(|waiting| &waiting.asked);
         let late = asked.filter(|(_, since)| step.now >= **since + patience);

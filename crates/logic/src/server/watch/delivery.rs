@@ -40,7 +40,7 @@ impl Server {
     /// Begins a watch, or keeps it for later: its object may have to be made again first.
     pub(crate) fn watch_when_whole(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         key: Key,
         what: (Fid, bool),
         next: u64,
@@ -53,7 +53,7 @@ impl Server {
 
     pub(crate) fn on_watch(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         key: Key,
         (fid, recursive): (Fid, bool),
         next: u64,
@@ -79,12 +79,7 @@ impl Server {
         self.tell(step, key, true);
     }
 
-    fn may_watch(
-        &self,
-        step: &Step<'_, impl Disk>,
-        session: SessionId,
-        fid: Fid,
-    ) -> Result<(), Refusal> {
+    fn may_watch(&self, step: &Step<'_>, session: SessionId, fid: Fid) -> Result<(), Refusal> {
         if self.watches.count(session) >= self.options.watches {
             return Err(Refusal::TooManyWatches);
         }
@@ -92,7 +87,7 @@ impl Server {
         self.in_reach(step.disk, session, (fid, Want::Read))
     }
 
-    pub(crate) fn on_took(&mut self, step: &mut Step<'_, impl Disk>, key: Key, next: u64) {
+    pub(crate) fn on_took(&mut self, step: &mut Step<'_>, key: Key, next: u64) {
         self.watches.take(key, next);
         self.tell(step, key, false);
     }
@@ -103,7 +98,7 @@ impl Server {
     }
 
     /// Sends what there is, unless something is under way; or an answer that is waited for.
-    fn tell(&mut self, step: &mut Step<'_, impl Disk>, key: Key, answer: bool) {
+    fn tell(&mut self, step: &mut Step<'_>, key: Key, answer: bool) {
         if let Some(message) = self.watches.next(step.now, key, answer) {
             self.wake(step.now);
             self.send(step, key.0, message);
@@ -112,7 +107,7 @@ impl Server {
 
     /// Sends again what may be lost; to a client that was silent for longer than its lease, when it
     /// is heard.
-    pub(crate) fn repeat_watched(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn repeat_watched(&mut self, step: &mut Step<'_>) {
         let until = step.now.saturating_sub(self.options.resend_ns);
         for key in self.watches.untaken(until) {
             let session = self.sessions.get(&key.0);
@@ -129,7 +124,7 @@ impl Server {
     /// Tells whoever watches what a request has changed.
     pub(crate) fn tell_change(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         waiting: &Waiting,
         outcome: &Outcome,
     ) {
@@ -153,7 +148,7 @@ impl Server {
     }
 
     /// The end of a step: sends the changes that have come.
-    pub(crate) fn tell_fresh(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tell_fresh(&mut self, step: &mut Step<'_>) {
         while let Some(key) = self.watches.pop_fresh() {
             self.tell(step, key, false);
         }
@@ -170,7 +165,7 @@ impl Server {
 
     fn tell_names(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         op: &Op,
         outcome: &Outcome,
     ) -> Result<(), Refusal> {
@@ -195,7 +190,7 @@ impl Server {
     /// A name in a directory.
     fn tell_name(
         &mut self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (dir, name): (Fid, &Name),
         (fid, kind): (Fid, Kind),
         deed: &Deed,
@@ -219,7 +214,7 @@ impl Server {
 
     fn tell_rename(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         op: &Op,
         outcome: &Outcome,
     ) -> Result<(), Refusal> {
@@ -287,11 +282,7 @@ impl Server {
     }
 
     /// A rename has left a whiteout in the place of what it has moved.
-    fn tell_whiteout(
-        &mut self,
-        disk: &impl Disk,
-        (dir, name): (Fid, &Name),
-    ) -> Result<(), Refusal> {
+    fn tell_whiteout(&mut self, disk: &dyn Disk, (dir, name): (Fid, &Name)) -> Result<(), Refusal> {
         let Some(fid) = disk.lookup(dir, name)? else {
             return Ok(());
         };
@@ -314,7 +305,7 @@ impl Server {
 
     fn tell_object(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         op: &Op,
         outcome: &Outcome,
     ) -> Result<(), Refusal> {
@@ -341,7 +332,7 @@ impl Server {
     /// Something is done to an object, whatever its name.
     pub(crate) fn tell_deed(
         &mut self,
-        disk: &impl Disk,
+        disk: &dyn Disk,
         (fid, kind): (Fid, Kind),
         (deed, nlink): (Deed, u32),
     ) -> Result<(), Refusal> {
@@ -364,7 +355,7 @@ impl Server {
 
     /// The watches of this directory, and the recursive ones above it; and the path of this name
     /// from each.
-    pub(crate) fn above(&self, disk: &impl Disk, dir: Fid, name: &Name) -> Result<Above, Refusal> {
+    pub(crate) fn above(&self, disk: &dyn Disk, dir: Fid, name: &Name) -> Result<Above, Refusal> {
         let mut found = Above::new();
         let (mut names, mut at) = (Vec::from([name.clone()]), dir);
         let mut way = Vec::new();

@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn tick_looks(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn tick_looks(&mut self, step: &mut Step<'_>) {
         self.find_all(step.now);
         for _ in 0..POLLS_PER_STEP_MAX {
             let Some(fid) = self.polls.next(step.now) else {
@@ -154,12 +154,7 @@ impl Server {
         }
     }
 
-    fn ask_holder(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        (session, fid): (SessionId, Fid),
-        what: What,
-    ) {
+    fn ask_holder(&mut self, step: &mut Step<'_>, (session, fid): (SessionId, Fid), what: What) {
         let need = Need { session, fid, what };
         // A question that the holder was sent since it has the file, and has not answered, is not
         // sent again.
@@ -167,7 +162,7 @@ impl Server {
         self.ask(step, need, (granted, step.now), None);
     }
 
-    fn is_watched(&self, disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {
+    fn is_watched(&self, disk: &dyn Disk, fid: Fid) -> Result<bool, Refusal> {
         if self.watches.of(fid).next().is_some() {
             return Ok(true);
         }
@@ -181,7 +176,7 @@ impl Server {
     /// A holder has said something of a file.
     pub(crate) fn looked(
         &mut self,
-        step: &mut Step<'_, impl Disk>,
+        step: &mut Step<'_>,
         (session, fid): (SessionId, Fid),
         attr: Option<&Attr>,
     ) {
@@ -210,12 +205,7 @@ impl Server {
     }
 
     /// Is that more than what was known?
-    fn has_changed(
-        &mut self,
-        step: &Step<'_, impl Disk>,
-        fid: Fid,
-        attr: &Attr,
-    ) -> Result<bool, Refusal> {
+    fn has_changed(&mut self, step: &Step<'_>, fid: Fid, attr: &Attr) -> Result<bool, Refusal> {
         let says = (attr.size, attr.mtime);
         let Some(look) = self.polls.files.get_mut(&fid) else {
             return Ok(false);
