@@ -80,15 +80,30 @@ impl Replicas {
         self.has(server).then_some(is_left.then_some(next))
     }
 
-    /// This release is made; `None`: it is not the next one, or the store has no number for it.
+    /// A release begins, in a turn of its own: one that began before cannot be made any more.
     #[must_use]
-    pub fn released(&self, release: u32) -> Option<Replicas> {
+    pub fn begun(&self) -> Replicas {
+        self.next()
+    }
+
+    /// The release that began in this turn is made; `None`: it is not the next one, the store has
+    /// no number for it, or the record has changed since.
+    #[must_use]
+    pub fn released(&self, release: u32, turn: u64) -> Option<Replicas> {
         volume_numbers::release(self.replica(), release)?;
-        let is_next = self.release.checked_add(1) == Some(release);
+        let is_next = self.release.checked_add(1) == Some(release) && self.turn == turn;
         is_next.then(|| Replicas {
             release,
             ..self.next()
         })
+    }
+}
+
+impl Replicas {
+    /// Was this release made by the one that began in this turn, and nothing has changed since?
+    #[must_use]
+    pub fn is_released(&self, release: u32, turn: u64) -> bool {
+        self.release == release && self.turn == turn + 1
     }
 }
 
@@ -187,17 +202,20 @@ mod tests {
     #[test]
     fn releases_count_up_by_one_as_far_as_the_store_has_numbers() {
         let none = Replicas::first("data", F, "a");
-        let first = none.released(1).unwrap();
+        let first = none.released(1, none.turn).unwrap();
+        assert!(first.is_released(1, none.turn) && !first.is_released(1, first.turn));
+        // One that began before does not count any more.
+        assert_eq!(none.begun().released(1, none.turn), None);
         assert_eq!((first.release, first.turn), (1, 2));
         for wrong in [0, 1, 3] {
-            assert_eq!(first.released(wrong), None, "{wrong}");
+            assert_eq!(first.released(wrong, first.turn), None, "{wrong}");
         }
         let late = Replicas {
             release: 65_532,
             ..first
         };
-        let last = late.released(65_533).unwrap();
-        assert_eq!(last.released(65_534), None);
+        let last = late.released(65_533, late.turn).unwrap();
+        assert_eq!(last.released(65_534, last.turn), None);
     }
 
     #[test]

@@ -91,9 +91,16 @@ pub enum StoreQuestion {
         /// The number of the first volume of the replica's store.
         first_volume: u32,
     },
+    /// Root of a trusted machine begins a release: no earlier one can be made any more.
+    BeginRelease {
+        /// The number of the volume.
+        volume: u32,
+    },
     /// Root of a trusted machine has prepared a release at the servers that have replicas, and it
     /// is made.
     Release {
+        /// The turn of the record in which it began.
+        turn: u64,
         /// The number of the volume of which it is a release.
         volume: u32,
         /// The release: the next one, or the one that was just made.
@@ -218,6 +225,7 @@ fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
         | StoreQuestion::Cancel { .. }
         | StoreQuestion::Replicate { .. }
         | StoreQuestion::Unreplicate { .. }
+        | StoreQuestion::BeginRelease { .. }
         | StoreQuestion::Release { .. } => {
             administers || (rights.root && rights.trusted && rights.write && rights.uids.is_empty())
         }
@@ -249,7 +257,10 @@ impl StoreQuestion {
             Self::Cancel { volume } => Some(json!({ "cancel-move": volume })),
             Self::Replicate { name, .. } => Some(json!({ "replicate": name })),
             Self::Unreplicate { volume } => Some(json!({ "unreplicate": volume })),
-            Self::Release { volume, release } => Some(json!({ "release": release, "of": volume })),
+            Self::BeginRelease { .. } => None,
+            Self::Release {
+                volume, release, ..
+            } => Some(json!({ "release": release, "of": volume })),
         }
     }
 }
@@ -320,9 +331,11 @@ mod tests {
                 name: name(),
             },
             StoreQuestion::Unreplicate { volume: 9 },
+            StoreQuestion::BeginRelease { volume: 9 },
             StoreQuestion::Release {
                 volume: 9,
                 release: 1,
+                turn: 2,
             },
         ];
         let of_administrators = vec![
@@ -342,6 +355,7 @@ mod tests {
             StoreQuestion::Serves { first_volume },
             StoreQuestion::Progress { volume: name() },
             StoreQuestion::Replicas { volume: 9 },
+            StoreQuestion::Load,
             StoreQuestion::Replicated,
             StoreQuestion::Site { first_volume },
         ];

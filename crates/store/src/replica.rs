@@ -22,7 +22,7 @@ use crate::volumes::{Lineage, State, Volume, Volumes};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::{ACCESS_LIST, Fid, Kind, Refusal, is_replica_name, volume_numbers};
+use wire::{ACCESS_LIST, Fid, Identity, Kind, Refusal, is_replica_name, volume_numbers};
 
 /// The birth of a release: between two of them the replica itself has one.
 pub(crate) fn birth(release: u32) -> Option<u32> {
@@ -172,9 +172,9 @@ impl Store {
     pub fn changed_by_release(&self, half: u32) -> Option<Arc<BTreeSet<Fid>>> {
         let volumes = &self.core.index.volumes;
         let release = volumes.get(half)?;
-        let chunks = release.copied.half.as_ref()?.receiving.chunks;
+        let receiving = &release.copied.half.as_ref()?.receiving;
         let replica = release.snapshot_of.filter(|of| volumes.is_replica(*of))?;
-        let known = (half, chunks);
+        let known = (half, receiving.head.snapshot, receiving.chunks);
         let mut cached = self.released.lock();
         if let Some((_, all)) = cached.as_ref().filter(|(of, _)| *of == known) {
             return Some(Arc::clone(all));
@@ -201,7 +201,7 @@ const BORN_AT_ONCE: usize = 1024;
 
 /// The release that was asked about last, with how many of its parts were there, and what it
 /// changes: a server asks again and again while clients give that up.
-pub(crate) type Asked = Mutex<Option<((u32, u64), Arc<BTreeSet<Fid>>)>>;
+pub(crate) type Asked = Mutex<Option<((u32, Identity, u64), Arc<BTreeSet<Fid>>)>>;
 
 /// Collects what a release changes.
 struct Changed<'a> {

@@ -295,7 +295,14 @@ impl Stores {
             StoreQuestion::Replicated => self.replicated().map(StoreAnswer::Replicated),
             StoreQuestion::Site { first_volume } => self.site(first_volume),
             StoreQuestion::Load => self.load().map(StoreAnswer::Load),
-            StoreQuestion::Release { volume, release } => self.release(volume, release),
+            StoreQuestion::BeginRelease { volume } => {
+                self.begin_release(volume).map(StoreAnswer::Replicas)
+            }
+            StoreQuestion::Release {
+                volume,
+                release,
+                turn,
+            } => self.release(volume, release, turn),
             StoreQuestion::Move { volume, number } => self.begin_move(&volume, number),
             StoreQuestion::Progress { volume } => {
                 let found = self.lock().moves.get(&volume).cloned();

@@ -159,25 +159,42 @@ impl Stores {
         Ok(aside)
     }
 
-    /// A release is made, when all have prepared it who are to have it.
-    pub(super) fn release(&self, volume: u32, release: u32) -> Result<StoreAnswer, String> {
+    /// A release begins: the record with the turn of its own; none: the volume has no replicas.
+    pub(super) fn begin_release(&self, volume: u32) -> Result<Option<Replicas>, String> {
         self.own()?;
         for _ in 0..TRIES {
-            let record = self.replicas(volume)?;
-            let record = record.ok_or("the volume has no replicas: `ariel volume replicate`")?;
-            if record.release != release {
-                let next = record.released(release).ok_or_else(|| {
-                    let made = record.release;
-                    format!("the last release is number {made}: begin again with what is now")
-                })?;
-                if !self.change_replicas(volume, Some(&record), Some(&next))? {
-                    continue;
-                }
+            let Some(record) = self.replicas(volume)? else {
+                return Ok(None);
+            };
+            let begun = record.begun();
+            if self.change_replicas(volume, Some(&record), Some(&begun))? {
+                return Ok(Some(begun));
             }
-            self.look_soon();
-            return Ok(StoreAnswer::Done);
         }
         Err(changed_by_others())
+    }
+
+    /// A release is made that began in this turn, when the servers that are to have it have
+    /// prepared it.
+    pub(super) fn release(
+        &self,
+        volume: u32,
+        release: u32,
+        turn: u64,
+    ) -> Result<StoreAnswer, String> {
+        self.own()?;
+        let record = self.replicas(volume)?;
+        let record = record.ok_or("the volume has no replicas: `ariel volume replicate`")?;
+        if !record.is_released(release, turn) {
+            let changed = "the replicas of the volume have changed, or another release has begun: \
+                           `ariel volume release` begins again, with what the volume is then";
+            let next = record.released(release, turn).ok_or(changed)?;
+            if !self.change_replicas(volume, Some(&record), Some(&next))? {
+                return Err(changed.into());
+            }
+        }
+        self.look_soon();
+        Ok(StoreAnswer::Done)
     }
 
     /// The releases that are here of a replica.

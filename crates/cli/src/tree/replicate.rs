@@ -3,6 +3,7 @@
 //! Guarantees: no server is asked for anything before all that are named are known; one that
 //! refuses keeps no other one from having a replica, and the command ends with 1 then.
 
+use super::release::release_number;
 use super::volume::say;
 use crate::args::ReplicateArgs;
 use crate::failure::{FAILED, Failure};
@@ -12,7 +13,7 @@ use net::Addresses;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wire::{Name, VolumeState, is_replica_name, replica_name};
+use wire::{Name, VolumeInfo, VolumeState, is_replica_name, replica_name, split_volume_name};
 
 const WHAT: &str = "volume replicate";
 
@@ -88,13 +89,37 @@ fn known(cell: &Cell, args: &ReplicateArgs) -> Result<(u32, Vec<String>), Failur
     }
     let at = (&args.at.trust, &args.name);
     match volume_elsewhere(WHAT, &cell.server, at)? {
-        Some((_, info)) if info.state == VolumeState::Present => {
+        Some((addresses, info)) if info.state == VolumeState::Present => {
             let record = all.find(|(volume, _)| *volume == info.id);
+            if record.is_none() {
+                has_no_release(cell, (&addresses, &info))?;
+            }
             let servers = record.map(|(_, record)| record.servers);
             Ok((info.id, servers.unwrap_or_default()))
         }
         _ => failed("there is no such volume: see `ariel volume list --all`".to_owned()),
     }
+}
+
+/// No snapshot of a volume that gets its first replica is called as those of releases are.
+fn has_no_release(cell: &Cell, (at, info): (&Addresses, &VolumeInfo)) -> Result<(), Failure> {
+    let name = info.name.to_string();
+    let found = servers::look(WHAT, (name.clone(), at.clone()), &cell.running.trust);
+    let all = found.volumes.map_err(|error| Failure::of(&name, error))?;
+    let is_ours = |other: &&VolumeInfo| {
+        let snapshot = split_volume_name(&other.name).1.and_then(release_number);
+        let there = other.state == VolumeState::Present && snapshot.is_some();
+        there && other.snapshot_of == Some(info.id)
+    };
+    let found = all.iter().find(is_ours);
+    found.map_or(Ok(()), |snapshot| {
+        let text = format!(
+            "it has a snapshot {}, as those of its releases are called: give that another name \
+             with `ariel volume rename`, or delete it",
+            snapshot.name
+        );
+        Err(Failure::of(&name, text))
+    })
 }
 
 pub(super) fn replicate(args: &ReplicateArgs) -> Result<ExitCode, Failure> {

@@ -2,6 +2,7 @@
 
 use super::connect::connect_to;
 use super::names::size_text;
+use super::release::release_number;
 use super::volume::{local, say, state, told};
 use crate::args::{AtArgs, OneArgs};
 use crate::failure::Failure;
@@ -112,23 +113,31 @@ fn record(at: &AtArgs, volume: u32) -> Result<Option<Replicas>, String> {
     }
 }
 
-/// The volume has no replicas, which would stay when it is deleted or renamed.
+/// The volume has no replicas, which would stay when it is deleted or renamed, and whose next
+/// release needs the snapshots of the last ones.
 pub(super) fn has_no_replicas(at: &AtArgs, name: &Name) -> Result<(), Failure> {
-    if split_volume_name(name).1.is_some() {
+    let (volume, snapshot) = split_volume_name(name);
+    let of_release = snapshot.map(|snapshot| release_number(snapshot).is_some());
+    let Some(volume) = Name::new(volume).ok().filter(|_| of_release != Some(false)) else {
         return Ok(());
-    }
+    };
     // Where nobody can tell, replicas that stay behind do no harm.
-    let found = volume_elsewhere(WHAT, &at.server, (&at.trust, name));
+    let found = volume_elsewhere(WHAT, &at.server, (&at.trust, &volume));
     let present = found.ok().flatten().map(|(_, info)| info);
     let present = present.filter(|info| info.state == VolumeState::Present);
     let record = present.and_then(|info| record(at, info.id).ok().flatten());
     record.map_or(Ok(()), |record| {
         let servers = record.servers.join(",");
-        let text = format!(
-            "it has replicas, which `ariel volume replicate {} {name} --not-on {servers}` takes \
-             away",
-            at.server
-        );
+        let text = match of_release {
+            Some(_) => {
+                "it is the snapshot of a release: the next release needs it, or removes it".into()
+            }
+            None => format!(
+                "it has replicas, which `ariel volume replicate {} {name} --not-on {servers}` \
+                 takes away",
+                at.server
+            ),
+        };
         Err(Failure::of(&name.to_string(), text))
     })
 }

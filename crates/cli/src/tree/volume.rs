@@ -4,6 +4,7 @@
 
 use super::connect::{connect, connect_to, connect_to_store, is_free};
 use super::names::{size_text, time_text};
+use super::release::release_number;
 use crate::args::{
     BranchArgs, CreateArgs, LimitArgs, OneArgs, ScheduleArgs, SetArgs, TrustArgs, VolumeArgs,
     VolumeCommand, VolumeListArgs,
@@ -27,7 +28,7 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::List(args) => list(args),
         VolumeCommand::Show(args) => super::show::show(args),
         VolumeCommand::Create(args) => create(args),
-        VolumeCommand::Snapshot(args) => branch(args, |of, name| VolumeOp::Snapshot { of, name }),
+        VolumeCommand::Snapshot(args) => snapshot(args),
         VolumeCommand::Clone(args) => volume_of(args, |of, name| VolumeOp::Clone { of, name }),
         VolumeCommand::Rename(args) => rename(args),
         VolumeCommand::Delete(args) => delete(args),
@@ -51,6 +52,22 @@ fn branch(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<Exit
     change((&args.at.trust, &args.at.server), &args.source, op)
 }
 
+/// No snapshot is given the name of a release by a user: releases make and remove those.
+fn is_no_release(snapshot: Option<&[u8]>) -> Result<(), Failure> {
+    let Some(snapshot) = snapshot.filter(|snapshot| release_number(snapshot).is_some()) else {
+        return Ok(());
+    };
+    Err(Failure::of(
+        &String::from_utf8_lossy(snapshot),
+        "snapshots that `ariel volume release` makes are called so: choose another name",
+    ))
+}
+
+fn snapshot(args: &BranchArgs) -> Result<ExitCode, Failure> {
+    is_no_release(Some(args.name.as_bytes()))?;
+    branch(args, |of, name| VolumeOp::Snapshot { of, name })
+}
+
 /// The same, where the new name is that of a volume, unless it is a snapshot's.
 fn volume_of(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<ExitCode, Failure> {
     if split_volume_name(&args.name).1.is_none() {
@@ -68,6 +85,7 @@ fn delete(args: &OneArgs) -> Result<ExitCode, Failure> {
 /// Renames a volume that has no replicas, which are called after it, or a snapshot.
 fn rename(args: &BranchArgs) -> Result<ExitCode, Failure> {
     super::show::has_no_replicas(&args.at, &args.source)?;
+    is_no_release(split_volume_name(&args.name).1)?;
     volume_of(args, |of, name| VolumeOp::Rename { of, name })
 }
 

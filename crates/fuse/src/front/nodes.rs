@@ -19,8 +19,8 @@ use wire::{Fid, volume_numbers};
 /// Bits of a node id below the slot.
 const VNODE_BITS: u32 = wire::SNAPSHOTS_VNODE.count_ones();
 const SLOTS: u32 = 1 << (u64::BITS - VNODE_BITS);
-/// The slots of two stores' first volumes are so far apart: no two of the first stores come near
-/// each other before they have made some ten thousand volumes.
+/// The slots of the first volumes of two stores with neighbouring numbers are so far apart. Those
+/// of the first thirty stores of a server do not meet before one has made more than 800 volumes.
 const STRIDE: u64 = 40_503;
 
 /// No volume has this number.

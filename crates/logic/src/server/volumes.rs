@@ -193,6 +193,8 @@ impl Server {
 
     /// Adds the tokens of what a release changes.
     fn plan_release(&self, changed: &BTreeSet<Fid>, plan: &mut Plan) {
+        // Else two clients that ask again and again would keep the release from being seen.
+        plan.withdraws = true;
         for fid in changed {
             let held = self.files.get(fid).is_some_and(|file| {
                 let mut holders = file.holders.iter();
@@ -274,6 +276,10 @@ impl Server {
         let Op::Volume(op) = op else {
             return;
         };
+        if matches!(op, VolumeOp::Publish { .. }) {
+            // Readers who have seen a release must not see an older one after a loss of power.
+            step.disk.make_firm();
+        }
         let all = step.disk.volumes();
         self.learn(&all);
         self.look_at_schedules(step.now);

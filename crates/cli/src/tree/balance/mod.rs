@@ -136,10 +136,13 @@ fn servers(args: &BalanceArgs) -> Result<(Running, PathBuf), Failure> {
 pub(super) fn balance(args: &BalanceArgs) -> Result<ExitCode, Failure> {
     let (running, credentials) = servers(args)?;
     let began = Instant::now();
-    let (before, _) = ask_all(&running.servers, &credentials);
+    let (before, mut silent) = ask_all(&running.servers, &credentials);
     wait(args);
     let seconds = began.elapsed().as_secs_f64();
-    let (now, silent) = ask_all(&running.servers, &credentials);
+    let (mut now, silent_now) = ask_all(&running.servers, &credentials);
+    silent.extend(silent_now);
+    // A server that has answered once would be taken for an idle one.
+    now.retain(|name, _| before.contains_key(name));
     for server in &silent {
         // Where standard error is gone, there is nobody to tell.
         let _ = writeln!(io::stderr(), "ariel: {WHAT}: left out: {server}");

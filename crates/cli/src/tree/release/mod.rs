@@ -10,6 +10,8 @@ mod feeder;
 mod replica;
 mod source;
 
+pub(super) use source::release_number;
+
 use super::names::size_text;
 use super::progress::Progress;
 use super::volume::say;
@@ -144,7 +146,7 @@ impl<'a> Release<'a> {
         running: &Running,
         progress: &'a Progress,
     ) -> Result<Release<'a>, Failure> {
-        let record = source.record()?;
+        let record = source.begin()?;
         let number = record.release.saturating_add(1);
         if volume_numbers::release(record.replica(), number).is_none() {
             return Err(source.failure(
@@ -194,13 +196,16 @@ impl<'a> Release<'a> {
             return Err(self.abandon(was_interrupted));
         }
         source.is_claimed()?;
-        source.make(number)?;
+        source.make(number, self.record.turn)?;
         self.each(|replica| replica.publish(number));
         let below = (number + 1).saturating_sub(keep);
         self.each(|replica| replica.drop_below(below));
         // A server that is not reached may need any of them.
         let least = self.servers.iter().map(Server::published).min();
-        source.remove_below(least.unwrap_or(0).min(number))?;
+        if let Err(error) = source.remove_below(least.unwrap_or(0).min(number)) {
+            // The release is made all the same, and the next one removes them.
+            progress.beside(|| tell(source.name(), &format!("older snapshots stay: {error}")));
+        }
         Ok(was_interrupted)
     }
 
@@ -247,6 +252,10 @@ impl<'a> Release<'a> {
             format!("{}: {why}", server.name)
         });
         let told: Vec<String> = told.collect();
+        if let Err(error) = self.source.is_claimed() {
+            // The snapshot and the halves may be the other command's.
+            return error;
+        }
         for server in self.servers.iter_mut() {
             server.trouble = server.replica.is_none().then(String::new);
         }

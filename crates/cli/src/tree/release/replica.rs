@@ -172,10 +172,17 @@ impl Replica {
     fn discard(&mut self, release: u32) -> Result<(), String> {
         let volume = self.numbered(release)?;
         match when_free(&self.tree, &VolumeOp::Discard { volume }) {
-            // Somebody else has given it up.
-            Ok(_) | Err(Refusal::NotFound) => {
+            Ok(_) => {
                 self.halves.remove(&release);
                 Ok(())
+            }
+            // Somebody else has given it up, or published it.
+            Err(Refusal::NotFound) => {
+                self.look()?;
+                match self.releases.contains(&release) {
+                    true => Err(told(Refusal::NotFound)),
+                    false => Ok(()),
+                }
             }
             Err(refusal) => Err(told(refusal)),
         }

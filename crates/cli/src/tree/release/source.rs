@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wire::{Name, Refusal, VolumeInfo, VolumeOp, VolumeState};
+use wire::{Name, Refusal, VolumeInfo, VolumeOp, VolumeState, split_volume_name};
 
 /// The volume.
 pub(super) struct Source {
@@ -26,12 +26,17 @@ pub(super) struct Source {
     credentials: PathBuf,
 }
 
-/// The release that a snapshot is of.
-fn release_of(volume: &Name, snapshot: &Name) -> Option<u32> {
-    let snapshot = snapshot.to_string();
-    let release = snapshot.strip_prefix(&format!("{volume}@{RELEASE}"))?;
+/// The number of the release that a snapshot of this name is of. Users give no such names.
+pub(in crate::tree) fn release_number(snapshot: &[u8]) -> Option<u32> {
+    let release = std::str::from_utf8(snapshot).ok()?.strip_prefix(RELEASE)?;
     let number = release.parse().ok()?;
     (release == u32::to_string(&number)).then_some(number)
+}
+
+/// The release that a snapshot is of.
+fn release_of(volume: &Name, snapshot: &Name) -> Option<u32> {
+    let (of, snapshot) = split_volume_name(snapshot);
+    release_number(snapshot?).filter(|_| of == volume.as_bytes())
 }
 
 impl Source {
@@ -116,10 +121,14 @@ impl Source {
         ask_stores(WHAT, (&self.addresses, &self.credentials), question)
     }
 
-    /// The replicas as the cell's record says.
-    pub(super) fn record(&self) -> Result<Replicas, Failure> {
+    /// A release begins: the replicas as the cell's record says.
+    pub(super) fn begin(&self) -> Result<Replicas, Failure> {
         let volume = self.number;
-        match self.ask(StoreQuestion::Replicas { volume })? {
+        self.record(StoreQuestion::BeginRelease { volume })
+    }
+
+    fn record(&self, question: StoreQuestion) -> Result<Replicas, Failure> {
+        match self.ask(question)? {
             StoreAnswer::Replicas(Some(record)) => Ok(record),
             StoreAnswer::Replicas(None) => Err(self.failure(format!(
                 "no server has a replica of it: `ariel volume replicate ADDR {} --on SERVER` makes \
@@ -131,14 +140,19 @@ impl Source {
     }
 
     /// The release is made: the record says so.
-    pub(super) fn make(&self, release: u32) -> Result<(), Failure> {
+    pub(super) fn make(&self, release: u32, turn: u64) -> Result<(), Failure> {
         let volume = self.number;
-        let Err(error) = self.ask(StoreQuestion::Release { volume, release }) else {
+        let question = StoreQuestion::Release {
+            volume,
+            release,
+            turn,
+        };
+        let Err(error) = self.ask(question) else {
             return Ok(());
         };
         // The answer may be lost alone.
-        match self.record() {
-            Ok(record) if record.release == release => Ok(()),
+        match self.record(StoreQuestion::Replicas { volume }) {
+            Ok(record) if record.is_released(release, turn) => Ok(()),
             _ => Err(self.failure(format!(
                 "{error}. Release {release} is with the servers, and as far as is known it is not \
                  made: the same command makes it, or another one"
