@@ -113,12 +113,12 @@ fn record(at: &AtArgs, volume: u32) -> Result<Option<Replicas>, String> {
     }
 }
 
-/// The volume has no replicas, which would stay when it is deleted or renamed, and whose next
-/// release needs the snapshots of the last ones.
+/// The volume has no replicas, which would stay when it is deleted or renamed; of the snapshots of
+/// its releases, only servers that are behind need older ones than the last.
 pub(super) fn has_no_replicas(at: &AtArgs, name: &Name) -> Result<(), Failure> {
     let (volume, snapshot) = split_volume_name(name);
-    let of_release = snapshot.map(|snapshot| release_number(snapshot).is_some());
-    let Some(volume) = Name::new(volume).ok().filter(|_| of_release != Some(false)) else {
+    let release = snapshot.map(release_number);
+    let Some(volume) = Name::new(volume).ok().filter(|_| release != Some(None)) else {
         return Ok(());
     };
     // Where nobody can tell, replicas that stay behind do no harm.
@@ -126,20 +126,22 @@ pub(super) fn has_no_replicas(at: &AtArgs, name: &Name) -> Result<(), Failure> {
     let present = found.ok().flatten().map(|(_, info)| info);
     let present = present.filter(|info| info.state == VolumeState::Present);
     let record = present.and_then(|info| record(at, info.id).ok().flatten());
-    record.map_or(Ok(()), |record| {
-        let servers = record.servers.join(",");
-        let text = match of_release {
-            Some(_) => {
-                "it is the snapshot of a release: the next release needs it, or removes it".into()
-            }
-            None => format!(
-                "it has replicas, which `ariel volume replicate {} {name} --not-on {servers}` \
-                 takes away",
-                at.server
-            ),
-        };
-        Err(Failure::of(&name.to_string(), text))
-    })
+    let Some(record) = record else {
+        return Ok(());
+    };
+    let servers = record.servers.join(",");
+    let text = match release.flatten() {
+        Some(release) if release < record.release => return Ok(()),
+        Some(_) => {
+            "it is the snapshot of the last release: the next one needs it, or removes it".into()
+        }
+        None => format!(
+            "it has replicas, which `ariel volume replicate {} {name} --not-on {servers}` takes \
+             away",
+            at.server
+        ),
+    };
+    Err(Failure::of(&name.to_string(), text))
 }
 
 /// A line for each server that has a replica.

@@ -3,7 +3,7 @@
 
 use crate::harness::machines::Machines;
 use crate::harness::process::{Proc, system_python};
-use crate::harness::{eventually, text};
+use crate::harness::{eventually, long, text};
 use crate::machines::commands_of;
 use crate::servers::{can_have_servers, start_of};
 use crate::streams::{change, fill, manifest};
@@ -279,7 +279,6 @@ fn a_reader_goes_on_when_its_server_dies() {
     if !can_have_servers("replicas-killed") {
         return;
     }
-    // Alone on a machine; other tests may run beside it.
     const MOST_MS: u64 = 2000;
     const BUSY_MS: u64 = 10_000;
     let mut machines = replicated();
@@ -311,8 +310,11 @@ fn a_reader_goes_on_when_its_server_dies() {
         down = server;
     }
     gaps_ms.sort_unstable();
+    // The long form runs alone. Beside other tests, servers and the database wait for processors,
+    // so that some kills cost a second attempt: then one of three shows that the first is enough.
+    let judged_ms = gaps_ms[usize::from(long())];
     assert!(
-        gaps_ms[1] <= MOST_MS && gaps_ms[2] <= BUSY_MS,
+        judged_ms <= MOST_MS && gaps_ms[2] <= BUSY_MS,
         "{gaps_ms:?} ms"
     );
     stop(m);
@@ -500,6 +502,11 @@ fn lacks_a_release(m: &mut Machines) {
         write(m, generation);
         release_without(m, "server-2", "--keep 1");
     }
+    // The next release needs that of the last one; only the server that is away needs an older one.
+    let last = "ariel volume delete server-1:7070 data@release-5";
+    m.refused("build-1", last, &["snapshot of the last release"]);
+    let own = "ariel volume snapshot server-1:7070 data release-9";
+    m.refused("build-1", own, &["choose another name"]);
     for word in ["delete", "purge"] {
         let gone = format!("ariel volume {word} server-1:7070 data@release-4");
         m.must("build-1", &gone);
