@@ -71,21 +71,26 @@ impl Places {
     /// The stores that are here when the server begins, by the numbers of their first volumes.
     /// Copies that were on their way, or were set aside, go.
     pub(super) fn begin(&self) -> Result<Vec<u32>, String> {
-        let all = match fs::read_dir(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            all => all.map_err(|error| failed(&self.0, &error))?,
-        };
         let mut found = Vec::new();
-        for entry in all {
-            let entry = entry.map_err(|error| failed(&self.0, &error))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
+        for name in self.names()? {
             found.extend(name.parse::<u32>().ok());
             if [COMING, GONE].iter().any(|end| name.ends_with(end)) {
-                self.remove_aside(&entry.path())?;
+                self.remove_aside(&self.0.join(&name))?;
             }
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// The names of all that is here.
+    fn names(&self) -> Result<Vec<String>, String> {
+        let all = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            all => all.map_err(|error| failed(&self.0, &error))?,
+        };
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let names = all.map(|entry| entry.map(name).map_err(|error| failed(&self.0, &error)));
+        names.collect()
     }
 
     fn replica(&self, first_volume: u32) -> PathBuf {
@@ -94,18 +99,9 @@ impl Places {
 
     /// The stores for replicas that are here, or were about to be made or removed.
     pub(super) fn replicas(&self) -> Result<Vec<u32>, String> {
-        let all = match fs::read_dir(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            all => all.map_err(|error| failed(&self.0, &error))?,
-        };
-        let mut found = Vec::new();
-        for entry in all {
-            let entry = entry.map_err(|error| failed(&self.0, &error))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let number = name.strip_suffix(REPLICA);
-            found.extend(number.and_then(|number| number.parse::<u32>().ok()));
-        }
-        Ok(found)
+        let names = self.names()?;
+        let numbers = names.iter().filter_map(|name| name.strip_suffix(REPLICA));
+        Ok(numbers.filter_map(|number| number.parse().ok()).collect())
     }
 
     /// Is a store for a replica?
