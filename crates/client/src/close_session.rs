@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
-use wire::{SessionId, ToServer, VERSION};
+use wire::{SessionId, ToServer};
 
 struct Burial {
     session: SessionId,
@@ -25,7 +25,7 @@ impl Events for Burial {
             return;
         }
         let hello = ToServer::Hello {
-            version: VERSION,
+            version: link.version(),
             session: self.session,
             name: b"the guard of a client that was killed".to_vec(),
             volume: Vec::new(),

@@ -274,7 +274,8 @@ impl Events for Core {
             }
             state.link = Some(Arc::clone(link));
             state.count_connection();
-            state.handle(Input::Connected, Vec::new());
+            let version = link.version();
+            state.handle(Input::Connected { version }, Vec::new());
         });
     }
 

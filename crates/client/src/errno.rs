@@ -23,7 +23,7 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::NoSpace | Refusal::TooManyWatches => Errno::NOSPC,
         Refusal::NoAttribute => Errno::NODATA,
         Refusal::OutOfRange => Errno::RANGE,
-        Refusal::NotSupported => Errno::OPNOTSUPP,
+        Refusal::NotSupported | Refusal::OlderServer => Errno::OPNOTSUPP,
         Refusal::CrossVolume => Errno::XDEV,
         Refusal::Damaged | Refusal::Disk | Refusal::SessionLost | Refusal::NoAnswer => Errno::IO,
         Refusal::Interrupted => Errno::INTR,

@@ -68,7 +68,7 @@ impl std::fmt::Display for Server {
 /// The versions that this client speaks.
 pub(crate) fn speaks() -> Speaks {
     Speaks {
-        oldest: wire::VERSION,
+        oldest: wire::VERSION_OLDEST,
         newest: wire::VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
     }

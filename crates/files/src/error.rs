@@ -117,6 +117,9 @@ const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
              read is allowed to write by `ariel machine grant --read-write`"
         }
         Refusal::Expired => "the login has expired: `ariel login`",
+        Refusal::OlderServer => {
+            "the server runs an older Ariel, which does not know this: install on it what runs here"
+        }
         Refusal::NoAnswer => "the server did not answer in time",
         other => return Ok(client::errno(other)),
     })

@@ -6,8 +6,10 @@
 //! characters, and no more than [`TEXT_BYTES_MAX`] of it. In front of the text may be one
 //! control character, which tells programs its meaning: one that does not know it shows the text.
 
+use crate::link::Link;
 use crate::reason::CloseReason;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most bytes of a text.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
@@ -63,6 +65,21 @@ impl fmt::Display for Speaks {
             true => write!(f, "{newest})"),
             false => write!(f, "{oldest} to {newest})"),
         }
+    }
+}
+
+/// The version of the protocol that both ends of a link speak; 0 before their greetings.
+#[derive(Debug, Default)]
+pub(crate) struct Agreed(AtomicU32);
+
+impl Link {
+    /// The newest version of the protocol that both ends speak; 0 before they have greeted.
+    pub fn version(&self) -> u32 {
+        self.agreed.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn greeted(&self, version: u32) {
+        self.agreed.0.store(version, Ordering::Release);
     }
 }
 

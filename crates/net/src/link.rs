@@ -18,6 +18,7 @@
 //! | Aborted | dropped   | discarded   | the reader finds the end at once                         |
 
 use crate::frame::Kind;
+use crate::greeting::Agreed;
 use crate::id::LinkId;
 use crate::identity::Identity;
 use crate::pen::Pen;
@@ -98,6 +99,8 @@ pub struct Link {
     pen: Mutex<Pen>,
     /// The stage is Closing or Aborted; read for each frame without the lock.
     discarding: AtomicBool,
+    /// The version that both ends speak, from their greetings on.
+    pub(crate) agreed: Agreed,
 }
 
 impl Link {
@@ -131,6 +134,7 @@ impl Link {
             changed: Condvar::new(),
             pen: Mutex::new(Pen::new(sealer)),
             discarding: AtomicBool::new(false),
+            agreed: Agreed::default(),
         }))
     }
 

@@ -104,10 +104,11 @@ fn greet(
         Ok(Some(frame)) if frame.kind == Kind::Hello => {
             let theirs = Speaks::decode(frame.body);
             let theirs = theirs.ok_or_else(|| failing(FrameError::BadHeader))?;
-            speaks.common(&theirs).map_err(|none| End {
+            let common = speaks.common(&theirs).map_err(|none| End {
                 reason: CloseReason::Versions(none),
                 at_end: false,
             })?;
+            link.greeted(common);
         }
         Ok(Some(frame)) => return Err(unexpected(&frame)),
         Ok(None) => {

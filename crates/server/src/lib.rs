@@ -389,7 +389,7 @@ fn how_to_listen(gate: &Gate, silence: Duration) -> ListenOptions {
             Gate::Cell(machines) => Entrance::Tls(Arc::clone(machines) as Arc<dyn net::Door>),
         },
         speaks: Speaks {
-            oldest: wire::VERSION,
+            oldest: wire::VERSION_OLDEST,
             newest: wire::VERSION,
             program: env!("CARGO_PKG_VERSION").into(),
         },

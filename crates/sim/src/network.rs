@@ -197,7 +197,8 @@ impl Network {
             Some(after) => self.connect_later(world, host, after),
             None => {
                 world.trace(|| format!("h{host} connected"));
-                world.to_room(host, client::Input::Connected, Units::new());
+                let version = wire::VERSION;
+                world.to_room(host, client::Input::Connected { version }, Units::new());
             }
         }
     }

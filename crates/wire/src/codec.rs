@@ -16,8 +16,16 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 20;
+/// The newest version of the protocol that this crate speaks. Each version says what the one before
+/// it says in the same bytes, and [`crate::Op::since`] tells what is new.
+pub const VERSION: u32 = 21;
+
+/// The oldest version that this crate speaks: the one before, so that a cell is brought to a new
+/// version machine by machine.
+pub const VERSION_OLDEST: u32 = 20;
+
+/// From this version on a client knows the releases of a replica in its listings.
+pub const VERSION_OF_REPLICAS: u32 = 21;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

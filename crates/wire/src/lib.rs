@@ -32,7 +32,10 @@ mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use blob::Blob;
-pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
+pub use codec::{
+    Bounded, DecodeError, VERSION, VERSION_OF_REPLICAS, VERSION_OLDEST, decode, encode,
+    encode_about,
+};
 pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time, volume_numbers};
 pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};

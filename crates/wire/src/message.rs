@@ -396,6 +396,8 @@ pub enum Violation {
     Foreign,
     /// A volume that is not there.
     NoVolume,
+    /// A client that speaks a version without replicas, where a replica is.
+    NoReplicas,
 }
 
 impl ToServer {

@@ -3,6 +3,7 @@
 
 use crate::attr::{Kind, Set};
 use crate::blob::Blob;
+use crate::codec::{VERSION_OF_REPLICAS, VERSION_OLDEST};
 use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
@@ -287,6 +288,17 @@ pub const ACCESS_LIST: &[u8] = b"system.ariel_acl";
 pub const UMASK_SHIFT: u32 = 12;
 
 impl Op {
+    /// The first version of the protocol that has the operation: a server that speaks an older one
+    /// cannot read it.
+    pub fn since(&self) -> u32 {
+        match self {
+            Self::Volume(VolumeOp::ReceiveRelease { .. } | VolumeOp::DropReleases { .. }) => {
+                VERSION_OF_REPLICAS
+            }
+            _ => VERSION_OLDEST,
+        }
+    }
+
     /// The operation's kind, for counters and traces.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -73,4 +73,6 @@ pub enum Refusal {
     Busy,
     /// A mount point is in the way, which goes by `Unmount` alone.
     MountPoint,
+    /// The server runs an older program, which does not know the operation. No server says so.
+    OlderServer,
 }

@@ -3,8 +3,9 @@
 //! questions without end. Meanwhile another machine's program works as before, and the server takes
 //! no more memory than it says.
 //!
-//! The attackers share the processors of this machine with the server, which those of a network do
-//! not: so they run when nobody else wants to (nice 19).
+//! The attackers share this machine with the server, which those of a network do not: so they have
+//! one processor of it, for the time that nobody else wants it (nice 19), and in the times that
+//! their attack is compared with they are as busy there, without an attack.
 
 use crate::harness::cell::CellOptions;
 use crate::harness::status::{resident_mib, status};
@@ -13,6 +14,7 @@ use crate::refused::{Hand, joins};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -127,37 +129,60 @@ impl Figures {
     }
 }
 
+/// Makes this thread one of the attackers' machine.
+fn is_theirs() {
+    let mut first = CpuSet::new();
+    first.set(0);
+    sched_setaffinity(None, &first).unwrap();
+    // Of a thread, though Linux says process.
+    setpriority_process(Some(rustix::thread::gettid()), 19).unwrap();
+}
+
+/// Lets so many threads of the attackers' machine do this, again and again, until the end of what
+/// this one does.
+fn meanwhile(attackers: u64, turn: u64, attack: &Attack<'_>, own: impl FnOnce()) -> u64 {
+    let (ends, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for seed in 0..attackers {
+            let (ends, done) = (&ends, &done);
+            scope.spawn(move || {
+                is_theirs();
+                let mut random = Random((turn * 64 + seed) * 7919 + 1);
+                while !ends.load(Ordering::SeqCst) {
+                    done.fetch_add(attack(&mut random), Ordering::SeqCst);
+                }
+            });
+        }
+        own();
+        ends.store(true, Ordering::SeqCst);
+    });
+    done.load(Ordering::SeqCst)
+}
+
+/// Work of the attackers' machine that is no attack.
+fn computes(random: &mut Random) -> u64 {
+    (0..1000).fold(0, |sum, _| sum ^ random.next()) & 1
+}
+
 /// Has a program of another machine measured, alone and while this goes on, in turn.
 fn turns(
     (cell, dir): (&Cell, &Path),
     attackers: u64,
     (attack, calm): (&Attack<'_>, &dyn Fn()),
 ) -> Figures {
-    let (mut idle, mut under, mut mib) = (Vec::new(), Vec::new(), 0);
-    let done = AtomicU64::new(0);
+    let (mut idle, mut under, mut mib, mut done) = (Vec::new(), Vec::new(), 0, 0);
     for turn in 0..TURNS as u64 {
         calm();
-        idle.extend(ask(dir, round_time()));
-        let ends = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for seed in 0..attackers {
-                let (ends, done) = (&ends, &done);
-                scope.spawn(move || {
-                    // Of a thread, though Linux says process.
-                    setpriority_process(Some(rustix::thread::gettid()), 19).unwrap();
-                    let mut random = Random((turn * 64 + seed) * 7919 + 1);
-                    while !ends.load(Ordering::SeqCst) {
-                        done.fetch_add(attack(&mut random), Ordering::SeqCst);
-                    }
-                });
-            }
+        meanwhile(attackers, turn, &computes, || {
+            idle.extend(ask(dir, round_time()))
+        });
+        done += meanwhile(attackers, turn, attack, || {
             under.extend(ask(dir, round_time()));
             mib = mib.max(resident_mib(cell.addr()));
-            ends.store(true, Ordering::SeqCst);
         });
     }
     Figures {
-        done: done.load(Ordering::SeqCst),
+        done,
         idle: p99(idle),
         under: p99(under),
         mib,

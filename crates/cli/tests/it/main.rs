@@ -15,6 +15,10 @@
 //! that way; where the kernel's switch for it is off, the tests hold it on while they mount. With
 //! `ARIEL_IT_WITHOUT` and `ARIEL_IT_NAME_DELAY` they are given these options of `ariel mount`, and
 //! with `ARIEL_IT_COOPERATE` the servers this policy, unless the test says one.
+//!
+//! With `ARIEL_IT_SERVER=PROGRAM` the servers, and with `ARIEL_IT_OTHER_MOUNT=PROGRAM` each second
+//! mount, are of another version of Ariel: adjacent versions of the protocol pass the exactness
+//! tests together.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

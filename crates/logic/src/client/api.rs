@@ -147,7 +147,10 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A connection to the server exists; messages sent on an earlier one may be lost.
-    Connected,
+    Connected {
+        /// The version of the protocol that both ends speak.
+        version: u32,
+    },
     /// It has ended.
     Gone,
     /// A message came, with this many bytes beside it.

@@ -87,6 +87,8 @@ pub struct Client {
     name: Vec<u8>,
     root: Option<Fid>,
     state: LinkState,
+    /// The version of the protocol that both ends of the connection speak.
+    version: u32,
     boot: Epoch,
     /// In which it has said, or says, what it holds.
     term: Epoch,
@@ -204,6 +206,7 @@ impl Client {
             name: name.to_vec(),
             root: None,
             state: LinkState::Down,
+            version: wire::VERSION,
             boot: 0,
             term: 0,
             begun: false,
@@ -272,8 +275,8 @@ impl Client {
         let step = &mut Step { now, out };
         self.cache.set_now(now);
         match input {
-            Input::Connected | Input::Gone if self.state == LinkState::Left => {}
-            Input::Connected => self.on_connected(step),
+            Input::Connected { .. } | Input::Gone if self.state == LinkState::Left => {}
+            Input::Connected { version } => self.on_connected(step, version),
             Input::Gone => self.state = LinkState::Down,
             Input::Message { message, bulk_len } => self.on_message(step, *message, bulk_len),
             Input::Call {

@@ -116,6 +116,11 @@ impl Server {
         self.volumes.replica = replica.map(|info| info.id);
     }
 
+    /// Is the store that of a replica?
+    pub(crate) fn has_replica(&self) -> bool {
+        self.volumes.replica.is_some()
+    }
+
     /// May something there be anybody's alone?
     pub(crate) fn may_change(&self, fid: Fid) -> bool {
         let mut freezing = self.volumes.freezing.iter();

@@ -8,6 +8,7 @@ extern crate ariel_logic as logic;
 mod grace;
 mod lies;
 mod machines;
+mod older;
 mod refused;
 mod scenarios;
 mod support;

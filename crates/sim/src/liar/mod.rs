@@ -143,7 +143,7 @@ impl World {
             let mut liar = self.liar.0.borrow_mut();
             let Some(liar) = liar.as_mut() else { return };
             match input {
-                client::Input::Connected => liar.connects(),
+                client::Input::Connected { .. } => liar.connects(),
                 client::Input::Message { message, .. } => liar.hears(message),
                 _ => {
                     liar.connected = false;

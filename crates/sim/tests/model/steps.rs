@@ -91,10 +91,20 @@ impl Host {
 impl Step<'_> {
     fn run(&mut self, event: &Event) -> Result<(), Wrong> {
         match event {
-            Event::Connected => self.client(Input::Connected, &[]),
+            Event::Connected => self.client(
+                Input::Connected {
+                    version: wire::VERSION,
+                },
+                &[],
+            ),
             Event::Reconnected => {
                 self.client(Input::Gone, &[])?;
-                self.client(Input::Connected, &[])
+                self.client(
+                    Input::Connected {
+                        version: wire::VERSION,
+                    },
+                    &[],
+                )
             }
             Event::Calls(call) => {
                 self.host.begun += 1;

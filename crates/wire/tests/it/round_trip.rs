@@ -1,9 +1,11 @@
 //! Encoded messages come back as they were: every kind of message, generated values in them, and
-//! the encodings of `vectors/messages.txt`, which older programs have written.
+//! the encodings in `vectors`, a file for each version, which programs have written.
 
 use crate::support;
 use proptest::prelude::*;
-use std::fmt::Write;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::{Debug, Write};
 use std::path::Path;
 use wire::*;
 
@@ -208,18 +210,18 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// Written only when the file is missing: the encodings in it were sent by programs that exist, and
-/// a change of it is a change of the protocol, which needs another `VERSION`.
-fn write_vectors(path: &Path) {
+/// a change of it is a change of the protocol, which needs another `VERSION` and a file of its own.
+fn write_vectors(path: &Path, version: u32, (clients, servers): (&[ToServer], &[ToClient])) {
     let mut text = format!(
-        "# Encodings of protocol version {VERSION}: who sends it, bytes in hexadecimal. \
-         Never edited: a\n\
+        "# Encodings of what version {version} of the protocol added: who sends it, bytes in \
+         hexadecimal. Never edited: a\n\
          # change here breaks programs that run. `round_trip.rs` says what each must decode to.\n",
     );
-    for message in support::to_server() {
-        writeln!(text, "client {}", hex(&encode(&message))).unwrap();
+    for message in clients {
+        writeln!(text, "client {}", hex(&encode(message))).unwrap();
     }
-    for message in support::to_client() {
-        writeln!(text, "server {}", hex(&encode(&message))).unwrap();
+    for message in servers {
+        writeln!(text, "server {}", hex(&encode(message))).unwrap();
     }
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
@@ -227,40 +229,47 @@ fn write_vectors(path: &Path) {
 
 #[test]
 fn old_encodings_decode_to_the_same() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/messages.txt");
+    assert_old_encodings(20, &support::first_to_server(), &support::to_client());
+    assert_old_encodings(21, &support::added_to_server(), &[]);
+}
+
+fn assert_old_encodings(version: u32, clients: &[ToServer], servers: &[ToClient]) {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/messages-{version}.txt"));
     if !path.exists() && std::env::var_os("UPDATE").is_some() {
-        write_vectors(&path);
+        write_vectors(&path, version, (clients, servers));
     }
     let text = std::fs::read_to_string(&path).unwrap();
-    let (mut clients, mut servers) = (
-        support::to_server().into_iter(),
-        support::to_client().into_iter(),
-    );
+    let (mut clients, mut servers) = (clients.iter(), servers.iter());
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         match line.split_once(' ').unwrap() {
-            ("client", bytes) => {
-                let message = clients.next().expect("a sample for each line");
-                assert_eq!(
-                    decode::<ToServer>(&unhex(bytes)).as_ref(),
-                    Ok(&message),
-                    "{line}"
-                );
-                assert_eq!(hex(&encode(&message)), bytes, "{message:?}");
-            }
-            ("server", bytes) => {
-                let message = servers.next().expect("a sample for each line");
-                assert_eq!(
-                    decode::<ToClient>(&unhex(bytes)).as_ref(),
-                    Ok(&message),
-                    "{line}"
-                );
-                assert_eq!(hex(&encode(&message)), bytes, "{message:?}");
-            }
+            ("client", bytes) => assert_is(clients.next(), line, bytes),
+            ("server", bytes) => assert_is(servers.next(), line, bytes),
             (other, _) => panic!("`{other}` is no sender"),
         }
     }
     assert!(
         clients.next().is_none() && servers.next().is_none(),
-        "a sample has no line yet"
+        "a sample of version {version} has no line yet"
     );
+}
+
+fn assert_is<M>(sample: Option<&M>, line: &str, bytes: &str)
+where
+    M: Bounded + Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    let sample = sample.expect("a sample for each line");
+    assert_eq!(decode::<M>(&unhex(bytes)).as_ref(), Ok(sample), "{line}");
+    assert_eq!(hex(&encode(sample)), bytes, "{sample:?}");
+}
+
+#[test]
+fn the_operations_of_a_version_are_those_that_say_so() {
+    let since = |message: &ToServer| match message {
+        ToServer::Request(request) => request.op.since(),
+        _ => 20,
+    };
+    assert!(support::first_to_server().iter().all(|m| since(m) == 20));
+    assert!(support::added_to_server().iter().all(|m| since(m) == 21));
+    assert_eq!((VERSION_OLDEST, VERSION), (20, 21));
 }

@@ -63,6 +63,9 @@ fn told(refusal: Refusal) -> String {
         Refusal::Busy => {
             "it is still removing what was given up before: release again in a minute".to_owned()
         }
+        Refusal::OlderServer => {
+            "it runs an older Ariel, which has no replicas: install there what runs here".to_owned()
+        }
         other => format!("it refuses the release: {other:?}"),
     }
 }

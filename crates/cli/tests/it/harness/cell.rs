@@ -4,7 +4,7 @@
 use super::image::Image;
 use super::mount::Mount;
 use super::permits::{self, Permits};
-use super::process::{COMMAND_LIMIT, Proc, ariel, run, run_within, stop, text};
+use super::process::{COMMAND_LIMIT, Proc, ariel, ariel_named_by, run, run_within, stop, text};
 use super::scratch::Scratch;
 use super::watchdog::{Watch, WatchId};
 use super::{can_mount, local, long};
@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+/// Names the program of servers, if it is another one than that of the tests.
+const OF_SERVERS: &str = "ARIEL_IT_SERVER";
 
 /// How long a server may take to be ready.
 const READY: Duration = Duration::from_secs(20);
@@ -167,12 +170,8 @@ impl Cell {
     fn init(&self) {
         if !local() && !self.is_insecure() {
             let data = self.data();
-            let output = run(&mut ariel(&[
-                "cell",
-                "init",
-                "--data",
-                data.to_str().unwrap(),
-            ]));
+            let words = ["cell", "init", "--data", data.to_str().unwrap()];
+            let output = run(&mut ariel_named_by(OF_SERVERS, &words));
             assert!(
                 output.status.success(),
                 "ariel cell init: {}",
@@ -255,7 +254,7 @@ impl Cell {
             &self.addr,
         ];
         args.extend(self.serve_args.iter().map(String::as_str));
-        let mut command = ariel(&args);
+        let mut command = ariel_named_by(OF_SERVERS, &args);
         command.stdout(Stdio::piped()).stderr(log.unwrap());
         let mut server = Proc::spawn(&mut command, Some(self.watch.id())).unwrap();
         let line = first_line(&mut server, READY)?;

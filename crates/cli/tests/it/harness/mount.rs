@@ -2,7 +2,7 @@
 //! test fails.
 
 use super::cell::{Cell, first_line};
-use super::process::{Proc, ariel, run, text};
+use super::process::{Proc, ariel, ariel_named_by, run, text};
 use super::starts::closed_is_closed;
 use super::watchdog::WatchId;
 use super::{OF_ALL_MOUNTS, eventually, local, said, scratch, switch};
@@ -20,6 +20,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 const LETS_GO: Duration = Duration::from_secs(10);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Daemons that the tests have started: each second one is of another version, if one is given.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// The mount.
 pub struct Mount {
@@ -81,7 +84,10 @@ impl Mount {
             .contains(&"uring")
             .then(|| switch::hold(true).unwrap());
         let mut command = match by {
-            [] => ariel(&words),
+            [] => match STARTED.fetch_add(1, Ordering::Relaxed) % 2 {
+                0 => ariel(&words),
+                _ => ariel_named_by("ARIEL_IT_OTHER_MOUNT", &words),
+            },
             [program, more @ ..] => {
                 let mut command = Command::new(program);
                 command.args(more).arg(env!("CARGO_BIN_EXE_ariel"));

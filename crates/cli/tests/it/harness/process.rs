@@ -165,7 +165,20 @@ pub fn system_python() -> &'static str {
 
 /// The program under test.
 pub fn ariel<S: AsRef<OsStr>>(args: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ariel"));
+    program(env!("CARGO_BIN_EXE_ariel").as_ref(), args)
+}
+
+/// The program that a variable of the environment names, of another version perhaps; else the one
+/// under test.
+pub fn ariel_named_by<S: AsRef<OsStr>>(variable: &str, args: &[S]) -> Command {
+    match std::env::var_os(variable).filter(|path| !path.is_empty()) {
+        Some(other) => program(&other, args),
+        None => ariel(args),
+    }
+}
+
+fn program<S: AsRef<OsStr>>(path: &OsStr, args: &[S]) -> Command {
+    let mut command = Command::new(path);
     command.args(args).stdin(Stdio::null());
     // Options that are set on this machine do not count in tests.
     command.env("ARIEL_CONFIG", "/nonexistent");

@@ -72,6 +72,9 @@ impl Client {
         mut op: Op,
         caller: Caller,
     ) {
+        if self.refuses_call_as_too_new(step, ticket, &op) {
+            return;
+        }
         match &op {
             Op::Lookup { dir, name } if self.looks_up_here(step, ticket, (*dir, name), &caller) => {
                 return;

@@ -8,6 +8,7 @@ pub(super) mod liveness;
 pub(super) mod reassert;
 pub(super) mod requests;
 pub(super) mod unstable;
+pub(super) mod versions;
 
 /// Is there a connection, and does the server know us on it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wire::{
     Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Room, Time, ToClient,
-    ToServer, VERSION, Welcome,
+    ToServer, VERSION, VERSION_OLDEST, Welcome,
 };
 
 /// Why a request was sent.
@@ -89,8 +89,10 @@ pub(crate) struct Statement {
 }
 
 impl Client {
-    pub(crate) fn on_connected(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn on_connected(&mut self, step: &mut Step<'_>, version: u32) {
+        assert!((VERSION_OLDEST..=VERSION).contains(&version));
         self.state = LinkState::Greeting;
+        self.version = version;
         self.delegation.overtaking.clear();
         self.greeted = step.now;
         self.await_welcome(step.now);
@@ -99,7 +101,7 @@ impl Client {
         self.say(
             step,
             ToServer::Hello {
-                version: VERSION,
+                version,
                 session,
                 name,
                 volume,
@@ -362,7 +364,9 @@ impl Client {
             self.await_word(step.now);
         }
         for id in ids {
-            self.send_request(step, id);
+            if !self.refuses_as_too_new(step, id) {
+                self.send_request(step, id);
+            }
         }
     }
 

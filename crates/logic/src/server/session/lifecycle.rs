@@ -4,7 +4,8 @@ use crate::server::api::{By, Conn, Event, Mutant, Output};
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wire::{Fid, Op, Rights, SessionId, Time, ToClient, VERSION, Violation, Welcome};
+use wire::{Fid, Op, Rights, SessionId, Time, ToClient, Violation, Welcome};
+use wire::{VERSION, VERSION_OF_REPLICAS, VERSION_OLDEST};
 
 /// Looks for silent clients and lost messages in the time of one, at most.
 const TICKS_PER_LEASE: Time = 8;
@@ -17,7 +18,7 @@ impl Server {
         (version, id): (u32, SessionId),
         (name, volume): (Vec<u8>, &[u8]),
     ) {
-        if version != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
             return step.violation(from, Violation::Version);
         }
         if self.conns.get(&from).is_some_and(|&known| known != id) {
@@ -29,6 +30,9 @@ impl Server {
         let Some(root) = self.root_of(&*step.disk, volume) else {
             return step.violation(from, Violation::NoVolume);
         };
+        if version < VERSION_OF_REPLICAS && self.has_replica() {
+            return step.violation(from, Violation::NoReplicas);
+        }
         let known = self.sessions.contains_key(&id);
         if !known {
             step.out.push(Output::Event(Event::Opened {

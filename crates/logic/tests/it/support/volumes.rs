@@ -5,7 +5,8 @@ use super::MemoryDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::{
-    Fid, Kind, Make, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState, snapshot_name,
+    Fid, Kind, Make, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState,
+    snapshot_name, volume_numbers,
 };
 
 /// The objects that a release changes.
@@ -106,6 +107,15 @@ impl MemoryDisk {
     /// The snapshot that is received is a release, which changes these.
     pub fn release(&mut self, half: u32, changed: BTreeSet<Fid>) {
         self.volumes.1.insert(half, Arc::new(changed));
+    }
+
+    /// The store has a replica as well.
+    pub fn add_replica(&mut self) {
+        let first = volume_numbers::first_of_further(1, 1).expect("a number");
+        let id = volume_numbers::replica(first);
+        let mut replica = info(id, wire::replica_name(b"home").expect("a name"), 0);
+        replica.provenance.copy_of = Some(wire::Identity::default());
+        self.volumes.0.insert(id, replica);
     }
 
     /// The first volume shows this release.

@@ -14,7 +14,7 @@ use logic::client::{self, Call, Client, Done, PeerInput};
 use logic::peers::Policy;
 use logic::server::{self, Server};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
+use wire::{Caller, Fid, Right, Time, ToClient, ToServer, VERSION};
 
 const SECOND: Time = 1_000_000_000;
 const SLOTS: u32 = 64;
@@ -186,7 +186,7 @@ impl World {
             .expect("a machine of this name");
         (machine.conn, machine.plugged) = (Some(conn), true);
         self.come(name, conn);
-        self.client(name, client::Input::Connected, &[]);
+        self.client(name, client::Input::Connected { version: VERSION }, &[]);
     }
 
     /// The connection ends; messages on their way are lost.

@@ -5,7 +5,7 @@ mod stream;
 mod volumes;
 
 use stream::{stream_chunk, stream_head};
-use volumes::{room, volume_info, volume_ops};
+use volumes::{release_ops, room, volume_info, volume_ops};
 use wire::*;
 
 /// Bytes from a seed: the same seed gives the same bytes.
@@ -457,7 +457,21 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
 }
 
 /// Every kind of message of a client, every operation among them.
+/// All messages of clients.
 pub fn to_server() -> Vec<ToServer> {
+    let mut all = first_to_server();
+    all.extend(added_to_server());
+    all
+}
+
+/// Those that version 21 of the protocol has added.
+pub fn added_to_server() -> Vec<ToServer> {
+    let request = |(id, op)| ToServer::Request(Request::new(id, op));
+    (1..).zip(release_ops()).map(request).collect()
+}
+
+/// Those of version 20.
+pub fn first_to_server() -> Vec<ToServer> {
     let (fid, hold) = (fid(9), hold());
     let (sent, acked) = (99, 150);
     let mut all: Vec<ToServer> = requests(acked, hold);
@@ -478,7 +492,7 @@ pub fn to_server() -> Vec<ToServer> {
     };
     all.extend([
         ToServer::Hello {
-            version: VERSION,
+            version: 20,
             session: u64::MAX,
             name: b"host:/mnt".to_vec(),
             volume: b"home@monday".to_vec(),

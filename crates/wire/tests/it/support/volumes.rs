@@ -46,6 +46,13 @@ pub(super) fn volume_ops() -> Vec<Op> {
         },
         VolumeOp::Publish { volume: 9 },
         VolumeOp::Discard { volume: 9 },
+    ];
+    ops.into_iter().map(Op::Volume).collect()
+}
+
+/// The operations that version 21 of the protocol has added.
+pub(super) fn release_ops() -> Vec<Op> {
+    let ops = [
         VolumeOp::ReceiveRelease {
             name: Name::new(b"home.readonly").unwrap(),
             head: Box::new(stream_head()),

@@ -1,0 +1,33 @@
+//! Servers of an older version of the protocol: no request leaves that they could not read.
+
+use crate::Ticket;
+use crate::client::api::Done;
+use crate::client::{Client, Step};
+use wire::{Op, Outcome, Refusal, RequestId};
+
+impl Client {
+    /// Is the operation refused to its caller, as the server's program does not know it?
+    pub(crate) fn refuses_call_as_too_new(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+    ) -> bool {
+        let too_new = op.since() > self.version;
+        if too_new {
+            self.finish(step, ticket, Done::Refused(Refusal::OlderServer));
+        }
+        too_new
+    }
+
+    /// The same of a request that was sent before an older program took the server's place.
+    pub(crate) fn refuses_as_too_new(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
+        let sent = self.requests.get(&id);
+        let too_new = sent.is_some_and(|sent| sent.request.op.since() > self.version);
+        if too_new {
+            let refused = Outcome::Refused(Refusal::OlderServer);
+            self.on_reply(step, id, refused.into(), 0);
+        }
+        too_new
+    }
+}
