@@ -7,7 +7,7 @@
 use crate::disk::{Trouble, Troubles};
 use crate::inject::Strike;
 use crate::plan::{self, Plan};
-use crate::power::power;
+use crate::power::blackout;
 use crate::rng::Rng;
 use store::Keep;
 use wire::Time;
@@ -35,6 +35,9 @@ pub(crate) enum Fault {
     /// The server's machine loses its power, keeps this of what was not stable, and is started
     /// again after a while. The clients live on.
     Power { ns: Time, keep: Keep },
+    /// The server is lost. After more than a lease another one is there, as with replicas: it has
+    /// the same files, knows no session, and its epochs begin where those of the lost one began.
+    Replaced { ns: Time },
     /// A client is slow for a while: messages to it and its waking come later by this.
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
@@ -66,6 +69,7 @@ pub(crate) enum Kind {
     Killed,
     Blackout,
     Power,
+    Replaced,
     SlowClient,
     SlowServer,
     Drift,
@@ -117,7 +121,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 21] = [
+pub(crate) const ATLAS: [Line; 22] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -131,6 +135,7 @@ pub(crate) const ATLAS: [Line; 21] = [
     line(Kind::Blackout, UNSYNCED),
     // Nothing of what living clients were answered: they ask for it again.
     line(Kind::Power, LATE),
+    line(Kind::Replaced, SESSION),
     line(Kind::SlowClient, LATE),
     line(Kind::SlowServer, LATE),
     line(Kind::Drift, FREE),
@@ -164,7 +169,8 @@ impl Fault {
             | Self::Client { ns, .. }
             | Self::Killed { ns, .. }
             | Self::Blackout { ns, .. }
-            | Self::Power { ns, .. } => ns + MS,
+            | Self::Power { ns, .. }
+            | Self::Replaced { ns } => ns + MS,
             Self::Rot { .. } => MS,
         }
     }
@@ -179,6 +185,7 @@ impl Fault {
             Self::Killed { .. } => Kind::Killed,
             Self::Blackout { .. } => Kind::Blackout,
             Self::Power { .. } => Kind::Power,
+            Self::Replaced { .. } => Kind::Replaced,
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
             Self::Mute { .. } => Kind::Mute,
@@ -475,12 +482,6 @@ impl Plan {
             },
         }
     }
-}
-
-/// All machines lose their power.
-fn blackout(rng: &mut Rng) -> Fault {
-    let (ns, keep) = power(rng);
-    Fault::Blackout { ns, keep }
 }
 
 /// How many worlds of a thousand have a rare fault of one sort.

@@ -120,6 +120,7 @@ rare! {
     Lied: "a client lent other bytes than those of the block",
     MadeAgain: "a change was made again as it had been",
     Shrunk: "a client gave blocks up for want of memory",
+    AnotherServer: "another server took the place of a lost one, and knew no session",
 }
 
 impl Rare {

@@ -241,6 +241,14 @@ impl World {
                     self.sched.at(now + ns, move || then.server.start(&then));
                 }
             }
+            Fault::Replaced { ns } => {
+                if self.server.up() {
+                    self.server.die(self, None);
+                    let then = Rc::clone(self);
+                    self.sched
+                        .at(now + ns, move || then.server.start_another(&then));
+                }
+            }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();

@@ -29,6 +29,8 @@ pub(crate) struct ServerRoom {
     /// Sessions that the last run had fenced when it stopped, and had told nobody.
     fencing: RefCell<Vec<SessionId>>,
     tick_at: Cell<Option<Time>>,
+    /// The next run is another server.
+    replaced: Cell<bool>,
 }
 
 impl ServerRoom {
@@ -43,6 +45,7 @@ impl ServerRoom {
             left: RefCell::default(),
             fencing: RefCell::default(),
             tick_at: Cell::new(None),
+            replaced: Cell::new(false),
         }
     }
 
@@ -69,6 +72,32 @@ impl ServerRoom {
         self.machine.borrow().is_some()
     }
 
+    /// Another server is there, which has what the disk has, and knows no session.
+    pub(crate) fn start_another(&self, world: &Rc<World>) {
+        world.meet(Rare::AnotherServer.bit());
+        self.replaced.set(true);
+        self.start(world);
+    }
+
+    fn forget_sessions(&self, world: &Rc<World>) {
+        let known = self.disk.borrow().sessions();
+        for session in known {
+            self.disk.borrow_mut().close_session(session);
+            world.on_fenced(session);
+        }
+        if let Err(why) = self.disk.borrow_mut().write_out() {
+            world.fail(wrong!("the disk of another server: {why}"));
+        }
+    }
+
+    fn count_boot(&self) {
+        if self.boots.get() > 0 {
+            let (boot, record) = (self.boots.get() << 40, self.disk.borrow().left());
+            self.left.borrow_mut().push(Place { boot, record });
+        }
+        self.boots.set(self.boots.get() + 1);
+    }
+
     /// Starts, or starts again with what the disk has.
     pub(crate) fn start(&self, world: &Rc<World>) {
         if self.up() {
@@ -86,11 +115,11 @@ impl ServerRoom {
                 return world.fail(wrong!("the disk does not open: {what}"));
             }
         }
-        if self.boots.get() > 0 {
-            let (boot, record) = (self.boots.get() << 40, self.disk.borrow().left());
-            self.left.borrow_mut().push(Place { boot, record });
+        if self.replaced.take() {
+            self.forget_sessions(world);
+        } else {
+            self.count_boot();
         }
-        self.boots.set(self.boots.get() + 1);
         let known = self.disk.borrow().sessions();
         let epoch = self.boots.get() << 40;
         let root = Fid::root(1);

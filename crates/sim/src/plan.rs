@@ -183,7 +183,7 @@ impl Plan {
         plan.draw_moves(&mut Rng::new(!seed.rotate_left(56)));
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
-        plan.draw_power(&mut Rng::new(seed.rotate_left(4)));
+        plan.draw_ends(seed);
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));

@@ -1,4 +1,5 @@
-//! Power failures of the server's machine: which worlds have them, and what may happen beside them.
+//! Ends of the server that its next run, or another server, feels: which worlds have them, and what
+//! may happen beside them.
 
 use crate::atlas::{Fault, Kind, RARE_PERMILLE};
 use crate::plan::Plan;
@@ -30,8 +31,28 @@ impl Plan {
         faults.any(|fault| matches!(fault, Fault::Blackout { .. } | Fault::Power { .. }))
     }
 
-    /// The power of the server's machine alone, drawn from a sequence of its own too.
-    pub(crate) fn draw_power(&mut self, rng: &mut Rng) {
+    /// Both, each drawn from a sequence of its own.
+    pub(crate) fn draw_ends(&mut self, seed: u64) {
+        self.draw_power(&mut Rng::new(seed.rotate_left(4)));
+        self.draw_replaced(&mut Rng::new(!seed.rotate_left(28)));
+    }
+
+    /// Servers in the places of lost ones. Nothing is lost with the power then, as no server would
+    /// know whom to wait for.
+    fn draw_replaced(&mut self, rng: &mut Rng) {
+        if self.power_fails() || self.troubles().any() || !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        let lease = self.server.lease_ns;
+        for _ in 0..rng.between(1, 2) {
+            let at = self.fault_time(rng);
+            let ns = rng.between(lease, 2 * lease);
+            self.faults.push((at, Fault::Replaced { ns }));
+        }
+    }
+
+    /// The power of the server's machine alone.
+    fn draw_power(&mut self, rng: &mut Rng) {
         if !rng.chance(RARE_PERMILLE) {
             return;
         }
@@ -48,8 +69,14 @@ impl Plan {
 }
 
 /// For how long the power is away, and what the disk keeps.
-pub(crate) fn power(rng: &mut Rng) -> (Time, Keep) {
+fn power(rng: &mut Rng) -> (Time, Keep) {
     let torn = Keep::Torn(rng.between(1, 99) as u8);
     let keep = *rng.pick(&[Keep::Synced, torn, torn]);
     (rng.between(1, 100) * MS, keep)
+}
+
+/// All machines lose their power.
+pub(crate) fn blackout(rng: &mut Rng) -> Fault {
+    let (ns, keep) = power(rng);
+    Fault::Blackout { ns, keep }
 }

@@ -3,7 +3,7 @@
 
 use crate::harness::machines::Machines;
 use crate::harness::process::{Proc, system_python};
-use crate::harness::{eventually, long, text};
+use crate::harness::{eventually, text};
 use crate::machines::commands_of;
 use crate::servers::{can_have_servers, start_of};
 use crate::streams::{change, fill, manifest};
@@ -280,7 +280,6 @@ fn a_reader_goes_on_when_its_server_dies() {
         return;
     }
     const MOST_MS: u64 = 2000;
-    const BUSY_MS: u64 = 10_000;
     let mut machines = replicated();
     let m = &mut machines;
     let python = system_python();
@@ -309,14 +308,8 @@ fn a_reader_goes_on_when_its_server_dies() {
         is_served(m, &server);
         down = server;
     }
-    gaps_ms.sort_unstable();
-    // The long form runs alone. Beside other tests, servers and the database wait for processors,
-    // so that some kills cost a second attempt: then one of three shows that the first is enough.
-    let judged_ms = gaps_ms[usize::from(long())];
-    assert!(
-        judged_ms <= MOST_MS && gaps_ms[2] <= BUSY_MS,
-        "{gaps_ms:?} ms"
-    );
+    let longest_ms = gaps_ms.iter().copied().max().unwrap_or(0);
+    assert!(longest_ms <= MOST_MS, "{gaps_ms:?} ms");
     stop(m);
     reader.end();
     m.must("build-1", "cmp /mnt/data/numbers /mnt/b/numbers");

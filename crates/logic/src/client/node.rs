@@ -2,7 +2,8 @@
 //!
 //! `right` is what it holds: never more than the server believes. A grant is taken over only if it
 //! is later than every recall seen (`void`); a node that is dropped from the table leaves its mark
-//! in the client's `floor`, so that a late grant is void there too. `attr` and `names` are right as
+//! in the client's `floor`, so that a late grant is void there too. All these numbers are of one
+//! session: the next one may be with a server that counts others. `attr` and `names` are right as
 //! long as `right` is Shared or more. While `drain` is set, a recall is being answered: answers
 //! given meanwhile are still right, since the token is given back last, but the kernel may keep
 //! none of them.
@@ -221,6 +222,12 @@ impl Node {
         let held = since.unshared == self.unshared;
         let counts = held || granted.is_some_and(|epoch| epoch >= self.unshared);
         since.edits == self.edits && counts && self.right >= Right::Shared
+    }
+
+    /// Grants of a session that is over say nothing about those of the next one.
+    pub(crate) fn begin_epochs_anew(&mut self) {
+        (self.grant, self.seen) = (0, 0);
+        (self.void, self.unshared) = (0, 0);
     }
 
     pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {

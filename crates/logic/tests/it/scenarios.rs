@@ -49,6 +49,8 @@
 //!     wait 5                      seconds pass
 //!     regroup [B]                 the cell's groups are others (on the mount of one client)
 //!     restart                     the server dies, starts again on its store, clients dial
+//!     elsewhere                   the server is lost; clients dial another one that has its files,
+//!                                 knows none of them, and begins with the same epochs
 //!     want "hello"                the last answer (`A want`: to A); `state f ONE_WRITER`;
 //!                                 `stored f "hello"`; `modified f 7`; `gone f`
 //!     tokens f                    prints what the server believes

@@ -90,6 +90,11 @@ impl Kernel {
         self.acks.clear();
     }
 
+    /// The session is over: the recalls of names that it has asked for are not answered.
+    pub(crate) fn lose_name_revokes(&mut self) {
+        self.revokes.lose();
+    }
+
     /// Is it not known yet whether the reply to this change was digested?
     pub(crate) fn is_unseen(&self, id: RequestId) -> bool {
         self.acks.holds(id)

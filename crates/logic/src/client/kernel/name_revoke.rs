@@ -73,6 +73,11 @@ pub(crate) struct NameRevokes {
 }
 
 impl NameRevokes {
+    /// The session is over: none is answered. The kernel is told to drop everything all the same.
+    pub(crate) fn lose(&mut self) {
+        self.left.clear();
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }

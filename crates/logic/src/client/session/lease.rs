@@ -124,6 +124,7 @@ impl Client {
         for fid in fids {
             self.forget_session(step, fid);
         }
+        self.begin_epochs_anew();
         self.lose_walks(step);
         self.idle_releases.clear();
         self.session = wire::next_session(self.session);
@@ -151,6 +152,18 @@ impl Client {
             step.out.push(Output::Hangup);
         }
         self.state = LinkState::Down;
+    }
+
+    /// The next session may be with another server, as when that of a replica is lost: its epochs
+    /// say nothing about those of this session, and may all be below them. No message of this
+    /// session comes any more, as it has ended its connection.
+    fn begin_epochs_anew(&mut self) {
+        (self.floor, self.heard) = (0, 0);
+        for node in self.nodes.values_mut() {
+            node.begin_epochs_anew();
+        }
+        // Nobody waits for these answers, and the next server would take them for others.
+        self.kernel.lose_name_revokes();
     }
 
     /// An object that was to be made could not be.

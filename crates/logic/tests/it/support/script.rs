@@ -140,7 +140,7 @@ fn lending_step(world: &mut World, words: &[&str]) {
 fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
-        ["power"] => world.power(),
+        ["power" | "elsewhere" | "restart"] => lose_server(world, words[0]),
         ["publish", volume] => world.server(server::Input::Publish(number(volume))),
         ["regroup", on @ ..] => world.regroup(on.first().copied()),
         ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
@@ -160,10 +160,6 @@ fn step(world: &mut World, words: &[&str]) {
             let ns: f64 = number::<f64>(seconds) * 1e9;
             let until = world.now + ns as u64;
             world.wait(until);
-        }
-        ["restart"] => {
-            world.restart();
-            world.redial();
         }
         ["disk", path, what] => {
             let (dir, name) = place(world, path);
@@ -206,6 +202,16 @@ fn step(world: &mut World, words: &[&str]) {
         [machine, rest @ ..] => machine_step(world, machine, rest),
         [] => {}
     }
+}
+
+/// The server ends, in this way, and clients dial what is there then.
+fn lose_server(world: &mut World, how: &str) {
+    match how {
+        "power" => world.power(),
+        "elsewhere" => world.elsewhere(),
+        _ => world.restart(),
+    }
+    world.redial();
 }
 
 /// Commands about the store itself.

@@ -4,6 +4,7 @@
 
 mod outputs;
 mod peers;
+mod restarts;
 mod squash;
 
 use super::disk::MemoryDisk;
@@ -201,50 +202,6 @@ impl World {
         self.flying.retain(|packet| packet.conn != conn);
         self.client(name, client::Input::Gone, &[]);
         self.server(server::Input::Gone { conn });
-    }
-
-    /// The server dies and starts again on its store.
-    pub fn restart(&mut self) {
-        for name in self.machines.keys().copied().collect::<Vec<_>>() {
-            let plugged = self.machines[&name].plugged;
-            self.cut_from(name, plugged);
-        }
-        let (boot, record) = (self.boot, logic::server::Disk::logged(&self.disk));
-        self.left.push(wire::Place { boot, record });
-        self.boot += 100;
-        let held = self.disk.held.iter();
-        let held = held.map(|(&(session, fid), &right)| (session, fid, right));
-        self.server = self.next_server(Some(held.collect()));
-        self.syncs.clear();
-        self.say(format!("S starts again @{}", self.boot));
-    }
-
-    /// The server's next run, which may know what its clients held.
-    fn next_server(&self, held: Option<Vec<(u64, Fid, Right)>>) -> Server {
-        let known = self.disk.sessions.iter().copied().collect();
-        let away: Vec<u64> = self.disk.away.iter().copied().collect();
-        let (options, root) = (options(self.silent_ns), Fid::root(1));
-        let server = Server::new(options, self.now, (self.boot, root), (known, 0)).knowing(held);
-        server.after(self.left.clone()).without(&away)
-    }
-
-    /// The server's machine loses its power and starts again: all that was not stable is lost, and
-    /// so is its last run's knowledge of what clients hold.
-    pub fn power(&mut self) {
-        for name in self.machines.keys().copied().collect::<Vec<_>>() {
-            let plugged = self.machines[&name].plugged;
-            self.cut_from(name, plugged);
-        }
-        let (boot, record) = (self.boot, self.disk.lose_power());
-        self.left.push(wire::Place { boot, record });
-        self.boot += 100;
-        self.server = self.next_server(None);
-        self.syncs.clear();
-        self.say(format!(
-            "S loses its power, and starts again @{}",
-            self.boot
-        ));
-        self.redial();
     }
 
     fn cut_from(&mut self, name: char, plugged: bool) {
