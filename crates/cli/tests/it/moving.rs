@@ -7,6 +7,8 @@ use crate::servers::{can_have_servers, followed, start_again};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
+mod build;
+
 const LIST: &str = "ariel volume list 127.0.0.1:7070 --all";
 
 /// The machines of the page, with a volume that has a store of its own on the first server: in the
@@ -31,6 +33,13 @@ fn move_to(m: &mut Machines, server: &str) -> String {
         "build-1",
         &format!("ariel volume move server-1:7070 work {server} --quiet"),
     )
+}
+
+/// How long nobody was served in a move, as the command tells, ms.
+fn pause_ms(told: &str) -> u64 {
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let ms = words.iter().rev().nth(1).and_then(|ms| ms.parse().ok());
+    ms.unwrap_or_else(|| panic!("the command tells no pause: {told}"))
 }
 
 /// The server that has the volume, as all of them say.
@@ -159,9 +168,7 @@ fn move_four_times(m: &mut Machines) -> Vec<u64> {
         let told = move_to(m, to);
         assert!(told.contains(&format!("work is on {to} now")), "{told}");
         eprint!("{told}");
-        let words: Vec<&str> = told.split_whitespace().collect();
-        let ms = words.iter().rev().nth(1).and_then(|ms| ms.parse().ok());
-        pauses_ms.push(ms.expect("the command tells the pause"));
+        pauses_ms.push(pause_ms(&told));
         assert_eq!(place(m), to);
         m.refused("build-1", "flock -n /mnt/1/work/held true", &[]);
     }
