@@ -475,6 +475,35 @@ for dir in /mnt/work /mnt/more; do
 done
 "#;
 
+/// The other server cannot keep a copy of either volume: the command names the move that is not
+/// made, at once and at its end.
+fn refused_and_told(m: &mut Machines, balance: &str) {
+    let stores = "/srv/ariel/stores";
+    let numbers = format!("ls {stores} | grep -x [0-9]*");
+    let numbers = m.must("server-1", &numbers);
+    let names = numbers.split_whitespace();
+    let in_the_way: Vec<String> = names.map(|n| format!("{stores}/{n}.coming")).collect();
+    assert_eq!(in_the_way.len(), 2, "{numbers}");
+    let in_the_way = in_the_way.join(" ");
+    m.must(
+        "server-2",
+        &format!("mkdir -p {stores}; touch {in_the_way}"),
+    );
+    let output = m.run("build-1", balance);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    let end = told
+        .split_once("moves that were made: ")
+        .expect("a summary");
+    assert!(end.1.starts_with("none\nmoves that were not: "), "{told}");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        why.contains("to server-2 was not made: ") && why.contains(".coming"),
+        "{why}"
+    );
+    m.must("server-2", &format!("rm {in_the_way}"));
+}
+
 #[test]
 fn a_volume_of_a_busy_server_is_proposed_and_moved_to_an_idle_one() {
     if !can_have_servers("volumes are balanced") {
@@ -514,6 +543,7 @@ fn a_volume_of_a_busy_server_is_proposed_and_moved_to_an_idle_one() {
         on(&here, "server-1", "work") && on(&here, "server-1", "more"),
         "{here}"
     );
+    refused_and_told(m, balance);
     let done = m.must("build-1", balance);
     assert!(done.contains(" is on server-2 now: "), "{done}");
     let there = m.must("server-1", LIST);
