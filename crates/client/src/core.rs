@@ -298,7 +298,7 @@ impl Events for Core {
             let message = Box::new(message);
             state.handle(Input::Message { message, bulk_len }, bulk);
             if greets {
-                state.last_end = None;
+                state.is_greeted();
                 self.changed.notify_all();
             }
         });

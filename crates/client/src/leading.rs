@@ -8,6 +8,7 @@ use crate::front::{Finder, Missing};
 use net::Addresses;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use wire::volume_numbers;
 
 /// The finder of a client, for its dialer.
 pub(crate) struct Leading {
@@ -39,7 +40,12 @@ impl net::Finder for Leading {
             return;
         };
         if let Some(root) = core.root() {
-            let session = core.state().machine.session();
+            let mut state = core.state();
+            if volume_numbers::is_replica(root.volume) {
+                state.dials_elsewhere(from, to);
+            }
+            let session = state.machine.session();
+            drop(state);
             self.finder.moved(root.volume, session, (from, to));
         }
     }

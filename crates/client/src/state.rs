@@ -16,7 +16,7 @@ use crate::trim::Trim;
 use blocks::Pool;
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output, PeerOutput};
-use net::{Bulk, Link, Meters, Reading};
+use net::{Addresses, Bulk, Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wire::{RequestId, SessionId, ToClient, ToServer, WatchId};
@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) stopped: bool,
     /// Why the last connection ended.
     pub(crate) last_end: Option<String>,
+    /// The server of a replica with which the session is, and the one that is dialed in its place.
+    elsewhere: Option<(Addresses, Addresses)>,
     sent: BTreeMap<&'static str, u64>,
     received: BTreeMap<&'static str, u64>,
     counters: Counters,
@@ -77,6 +79,7 @@ impl State {
             peers: None,
             stopped: false,
             last_end: None,
+            elsewhere: None,
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
             counters: Counters::default(),
@@ -288,12 +291,39 @@ impl State {
         self.effects.extend(link.map(how));
     }
 
+    /// Another server that has the replica is dialed, since the one before does not answer, or does
+    /// not have it any more. It knows nothing of the session.
+    pub(crate) fn dials_elsewhere(&mut self, from: &Addresses, to: &Addresses) {
+        // It may not be reached either: the session is with the first of them all the time.
+        let left = self.elsewhere.take();
+        let left = left.map_or_else(|| from.clone(), |(left, _)| left);
+        self.elsewhere = Some((left, to.clone())).filter(|(left, to)| !left.meet(to));
+    }
+
+    /// A server has greeted the client.
+    pub(crate) fn is_greeted(&mut self) {
+        (self.last_end, self.elsewhere) = (None, None);
+    }
+
+    fn tell_session_lost(&mut self) {
+        let Some((from, to)) = self.elsewhere.take() else {
+            self.counters.sessions_lost += 1;
+            return tracing::warn!(
+                "the session was lost: the server did not hear from this client"
+            );
+        };
+        let why = self.last_end.as_deref().unwrap_or_default();
+        tracing::warn!(
+            %from, %to, why,
+            "the server of a replica is gone: the mount goes on at another one, which has the same"
+        );
+    }
+
     fn tell(&mut self, event: &Event) {
         match *event {
             Event::SessionLost => {
-                self.counters.sessions_lost += 1;
                 self.asked.clear();
-                tracing::warn!("the session was lost: the server did not hear from this client");
+                self.tell_session_lost();
             }
             Event::ChangesLost { count } => {
                 self.counters.lost_changes += count;

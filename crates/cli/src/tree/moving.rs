@@ -64,6 +64,12 @@ impl Taker {
 }
 
 pub(super) fn move_volume(args: &MoveArgs) -> Result<ExitCode, Failure> {
+    say(&moved(args)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Moves a volume, or takes a move back; what is to be told of it.
+pub(super) fn moved(args: &MoveArgs) -> Result<String, Failure> {
     let (taker, volume) = (Taker::of(args)?, args.name.to_string());
     if args.cancel {
         taker.ask(StoreQuestion::Cancel {
@@ -78,18 +84,17 @@ pub(super) fn move_volume(args: &MoveArgs) -> Result<ExitCode, Failure> {
     }
     let ended = follow(&taker, &volume, args.quiet)?;
     match (ended.stage, args.cancel) {
-        (Stage::Failed(_), true) => say(&format!("{volume} stays on {}\n", ended.from))?,
-        (Stage::Failed(why), false) => return Err(Failure::of(&volume, why)),
+        (Stage::Failed(_), true) => Ok(format!("{volume} stays on {}\n", ended.from)),
+        (Stage::Failed(why), false) => Err(Failure::of(&volume, why)),
         (_, true) => {
             let text = format!("it was too late: the volume is on {} now", taker.name);
-            return Err(Failure::of(&volume, text));
+            Err(Failure::of(&volume, text))
         }
-        (_, false) => say(&format!(
+        (_, false) => Ok(format!(
             "{volume} is on {} now: {} bytes were carried, and programs waited for {} ms\n",
             taker.name, ended.carried_bytes, ended.pause_ms
-        ))?,
+        )),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The number of the volume: names may be used twice.

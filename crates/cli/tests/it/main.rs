@@ -53,6 +53,7 @@ mod machines;
 mod mapped;
 mod memberships;
 mod memory;
+mod million;
 mod mmap;
 mod mountpoints;
 mod moved;

@@ -7,6 +7,8 @@ use crate::servers::{can_have_servers, followed, start_again};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
+mod build;
+
 const LIST: &str = "ariel volume list 127.0.0.1:7070 --all";
 
 /// The machines of the page, with a volume that has a store of its own on the first server: in the
@@ -31,6 +33,13 @@ fn move_to(m: &mut Machines, server: &str) -> String {
         "build-1",
         &format!("ariel volume move server-1:7070 work {server} --quiet"),
     )
+}
+
+/// How long nobody was served in a move, as the command tells, ms.
+fn pause_ms(told: &str) -> u64 {
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let ms = words.iter().rev().nth(1).and_then(|ms| ms.parse().ok());
+    ms.unwrap_or_else(|| panic!("the command tells no pause: {told}"))
 }
 
 /// The server that has the volume, as all of them say.
@@ -159,9 +168,7 @@ fn move_four_times(m: &mut Machines) -> Vec<u64> {
         let told = move_to(m, to);
         assert!(told.contains(&format!("work is on {to} now")), "{told}");
         eprint!("{told}");
-        let words: Vec<&str> = told.split_whitespace().collect();
-        let ms = words.iter().rev().nth(1).and_then(|ms| ms.parse().ok());
-        pauses_ms.push(ms.expect("the command tells the pause"));
+        pauses_ms.push(pause_ms(&told));
         assert_eq!(place(m), to);
         m.refused("build-1", "flock -n /mnt/1/work/held true", &[]);
     }
@@ -468,6 +475,35 @@ for dir in /mnt/work /mnt/more; do
 done
 "#;
 
+/// The other server cannot keep a copy of either volume: the command names the move that is not
+/// made, at once and at its end.
+fn refused_and_told(m: &mut Machines, balance: &str) {
+    let stores = "/srv/ariel/stores";
+    let numbers = format!("ls {stores} | grep -x [0-9]*");
+    let numbers = m.must("server-1", &numbers);
+    let names = numbers.split_whitespace();
+    let in_the_way: Vec<String> = names.map(|n| format!("{stores}/{n}.coming")).collect();
+    assert_eq!(in_the_way.len(), 2, "{numbers}");
+    let in_the_way = in_the_way.join(" ");
+    m.must(
+        "server-2",
+        &format!("mkdir -p {stores}; touch {in_the_way}"),
+    );
+    let output = m.run("build-1", balance);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    let end = told
+        .split_once("moves that were made: ")
+        .expect("a summary");
+    assert!(end.1.starts_with("none\nmoves that were not: "), "{told}");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        why.contains("to server-2 was not made: ") && why.contains(".coming"),
+        "{why}"
+    );
+    m.must("server-2", &format!("rm {in_the_way}"));
+}
+
 #[test]
 fn a_volume_of_a_busy_server_is_proposed_and_moved_to_an_idle_one() {
     if !can_have_servers("volumes are balanced") {
@@ -507,6 +543,7 @@ fn a_volume_of_a_busy_server_is_proposed_and_moved_to_an_idle_one() {
         on(&here, "server-1", "work") && on(&here, "server-1", "more"),
         "{here}"
     );
+    refused_and_told(m, balance);
     let done = m.must("build-1", balance);
     assert!(done.contains(" is on server-2 now: "), "{done}");
     let there = m.must("server-1", LIST);

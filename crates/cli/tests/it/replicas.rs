@@ -313,6 +313,19 @@ fn a_reader_goes_on_when_its_server_dies() {
     stop(m);
     reader.end();
     m.must("build-1", "cmp /mnt/data/numbers /mnt/b/numbers");
+    told_in_the_log(m, &down);
+}
+
+/// The log of the mount says why it reads at another server than the one that died last, and no
+/// session counts as ended by a server.
+fn told_in_the_log(m: &mut Machines, died: &str) {
+    let log = m.must("build-1", "cat /run/ariel/*.log");
+    let goes_on = |line: &&str| line.contains("the server of a replica is gone: the mount goes on");
+    let from = format!("from={died}:7070");
+    let mut told = log.lines().filter(goes_on);
+    assert!(told.any(|line| line.contains(&from)), "{from}: {log}");
+    assert!(!log.contains("did not hear from this client"), "{log}");
+    assert_eq!(status(m, "build-1", "/mnt/a")["sessions_lost"], 0);
 }
 
 /// A server shows the replica again.

@@ -68,7 +68,7 @@ fn refused(output: &Output, why: &str) -> String {
 
 /// Through a pipe, as over ssh.
 #[track_caller]
-fn piped(from: &Cell, words: &[&str], to: &Cell, name: &str) {
+pub fn piped(from: &Cell, words: &[&str], to: &Cell, name: &str) {
     let mut send = line(from, "send", words)
         .stdout(Stdio::piped())
         .spawn()
@@ -162,7 +162,13 @@ fn two(name: &str) -> Option<Two> {
     }
     Some(Two {
         from: Cell::start(name)?,
-        to: Cell::start(&format!("{name}-to"))?,
+        to: Cell::start_with(
+            &format!("{name}-to"),
+            CellOptions {
+                second: true,
+                ..CellOptions::default()
+            },
+        )?,
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use client::front::{Addresses, Finder, Missing};
 use tracing::info;
-use wire::SessionId;
+use wire::{SessionId, volume_numbers};
 
 use super::elsewhere::Servers;
 use super::options::MountOptions;
@@ -35,7 +35,10 @@ impl Finder for Sought {
 
     fn moved(&self, volume: u32, session: SessionId, (from, to): (&Addresses, &Addresses)) {
         let name = &self.name;
-        info!(name, volume, %from, %to, "a volume is at another server now");
+        match volume_numbers::is_replica(volume) {
+            true => info!(name, volume, %from, %to, "a replica is sought at another server"),
+            false => info!(name, volume, %from, %to, "a volume is at another server now"),
+        }
         self.servers.has_session(to, session);
     }
 }

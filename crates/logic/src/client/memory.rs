@@ -54,12 +54,6 @@ impl Client {
         }
     }
 
-    fn clean_all(&mut self, step: &mut Step<'_>) {
-        for fid in self.cache.files_to_clean() {
-            self.flush(step, fid);
-        }
-    }
-
     /// When the block was used that is given up next; 0: its kernel has all of it.
     pub fn oldest_use(&self) -> Option<Time> {
         self.cache.oldest()

@@ -37,7 +37,7 @@ pub use piece::Piece;
 
 use crate::Ticket;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use data::cache::Cache;
 use kernel::Kernel;
@@ -160,7 +160,7 @@ pub struct Client {
     /// When write-back was begun last since much is changed.
     cleaned_at: Time,
     /// Files whose write-back waits for its turn; how many batches are on their way.
-    wants_cleaner: VecDeque<Fid>,
+    wants_cleaner: data::writeback::Turns,
     cleaners: u32,
     window: data::writeback::Window,
     leaving: Option<Ticket>,
@@ -250,7 +250,7 @@ impl Client {
             refused: data::writeback::Refused::default(),
             cache: cache_of(&options),
             cleaned_at: 0,
-            wants_cleaner: VecDeque::new(),
+            wants_cleaner: data::writeback::Turns::default(),
             cleaners: 0,
             window: data::writeback::Window::new(),
             leaving: None,

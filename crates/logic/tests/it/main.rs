@@ -5,6 +5,7 @@
 
 extern crate ariel_logic as logic;
 
+mod backlog;
 mod grace;
 mod lies;
 mod machines;

@@ -44,7 +44,9 @@ The servers are asked twice how many messages and bytes each of their stores has
 to each other by a good part of it, or a server's disk below 85 %; never onto a disk that would be
 fuller than that, and never a volume twice. Volumes move that have a store of their own (`ariel
 volume create --own-store`). Each line of the plan is a command; without --plan the
-moves are made, one after the other. A server that does not answer is left out, and named.
+moves are made, one after the other. A move that is refused is named with the reason, and so are
+those that count on the room or the work that it was to bring; the others are made, and the exit
+status is 1. A server that does not answer is left out, and named.
 It is for root of a machine whose root is root, and for administrators.")]
 pub(crate) struct BalanceArgs {
     #[command(flatten)]

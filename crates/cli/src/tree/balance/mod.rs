@@ -1,8 +1,9 @@
 //! `ariel volume balance`: measures the work of all servers, and proposes or makes moves.
 
+mod follow;
 mod plan;
 
-use super::moving::move_volume;
+use super::moving::moved;
 use super::names::size_text;
 use super::progress::bar;
 use super::volume::say;
@@ -11,8 +12,10 @@ use crate::at_once;
 use crate::failure::{FAILED, Failure};
 use crate::servers::{One, Running, ask_about, running};
 use cell::{AskError, Load, StoreAnswer, StoreLoad, StoreQuestion};
+use follow::{follow, summary};
 use plan::{Server, Step, Store, plan};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +67,11 @@ fn rate(before: Option<&StoreLoad>, now: &StoreLoad, seconds: f64) -> f64 {
     let known = before.map_or(now.work(), StoreLoad::work);
     let more = now.work().checked_sub(known);
     more.unwrap_or(now.work()) as f64 / seconds
+}
+
+/// Tells what is not as it should be. Where standard error is gone, there is nobody to tell.
+fn warn(text: impl Display) {
+    let _ = writeln!(io::stderr(), "ariel: {WHAT}: {text}");
 }
 
 fn measured(name: &str, before: Option<&Load>, now: &Load, seconds: f64) -> Server {
@@ -144,8 +152,7 @@ pub(super) fn balance(args: &BalanceArgs) -> Result<ExitCode, Failure> {
     // A server that has answered once would be taken for an idle one.
     now.retain(|name, _| before.contains_key(name));
     for server in &silent {
-        // Where standard error is gone, there is nobody to tell.
-        let _ = writeln!(io::stderr(), "ariel: {WHAT}: left out: {server}");
+        warn(format_args!("left out: {server}"));
     }
     let servers = now.iter();
     let servers = servers.map(|(name, load)| measured(name, before.get(name), load, seconds));
@@ -155,23 +162,41 @@ pub(super) fn balance(args: &BalanceArgs) -> Result<ExitCode, Failure> {
     if steps.is_empty() {
         say("no move would gain much\n")?;
     }
-    for step in &steps {
-        say(&line(args, step))?;
-        if !args.plan {
-            made(args, step)?;
-        }
-    }
-    match silent.is_empty() {
+    let is_done = match args.plan {
+        true => propose(args, &steps).map(|()| true),
+        false => make_all(args, &steps),
+    }?;
+    match is_done && silent.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         false => Ok(ExitCode::from(FAILED)),
     }
 }
 
-/// Makes a move.
-fn made(args: &BalanceArgs, step: &Step) -> Result<(), Failure> {
+fn propose(args: &BalanceArgs, steps: &[Step]) -> Result<(), Failure> {
+    steps.iter().try_for_each(|step| say(&line(args, step)))
+}
+
+/// Makes the moves; were all of them made?
+fn make_all(args: &BalanceArgs, steps: &[Step]) -> Result<bool, Failure> {
+    let make = |step: &Step| {
+        say(&line(args, step))?;
+        match made(args, step) {
+            Ok(told) => say(&told).map(Ok),
+            Err(failure) => Ok(Err(failure.to_string())),
+        }
+    };
+    let not_made = follow(steps, make, |one| warn(one))?;
+    if !not_made.is_empty() {
+        say(&summary(steps, &not_made))?;
+    }
+    Ok(not_made.is_empty())
+}
+
+/// Makes a move; what is to be told of it.
+fn made(args: &BalanceArgs, step: &Step) -> Result<String, Failure> {
     let name = Name::new(step.volume.as_bytes());
     let name = name.map_err(|_| Failure::of(WHAT, AskError::Strange))?;
-    move_volume(&MoveArgs {
+    moved(&MoveArgs {
         at: AtArgs {
             trust: args.at.trust.clone(),
             server: args.at.server.clone(),
@@ -181,7 +206,6 @@ fn made(args: &BalanceArgs, step: &Step) -> Result<(), Failure> {
         cancel: false,
         quiet: args.quiet,
     })
-    .map(|_| ())
 }
 
 #[cfg(test)]

@@ -35,6 +35,9 @@ pub const INSECURE: &str = "--insecure-loopback";
 pub struct CellOptions {
     /// A test that measures time works alone.
     pub alone: bool,
+    /// The test has a cell already, and its turn with that: three tests that each waited for the
+    /// turn of a second cell would wait for ever.
+    pub second: bool,
     /// Nothing takes longer than this.
     pub limit: Duration,
     /// For the server's command line.
@@ -49,6 +52,7 @@ impl Default for CellOptions {
     fn default() -> Self {
         Self {
             alone: false,
+            second: false,
             limit: Duration::from_secs(240),
             serve_args: Vec::new(),
             disk_mib: None,
@@ -108,7 +112,11 @@ impl Cell {
         if !can_mount(name) {
             return None;
         }
-        let permits = permits::take(if options.alone { permits::ALL } else { 1 });
+        let permits = permits::take(match (options.alone, options.second) {
+            (_, true) => 0,
+            (true, _) => permits::ALL,
+            _ => 1,
+        });
         let scratch = Scratch::new(name);
         let disk = options.disk_mib.map(|mib| Disk::new(&scratch, mib));
         let image = options.image_mib.map(|mib| Image::new(&scratch, mib));

@@ -240,9 +240,7 @@ impl Client {
         if self.cannot_clean(step) || self.starved.len() > 1 {
             return; // or everything dirty is on its way already
         }
-        for fid in self.cache.files_to_clean() {
-            self.flush(step, fid);
-        }
+        self.clean_all(step);
     }
 
     pub(crate) fn feed_starved(&mut self, step: &mut Step<'_>) {

@@ -17,6 +17,7 @@ use crate::client::notices::Event;
 use crate::client::piece::Piece;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Caller, Fid, Hold, Op, Refusal, Time, WriteMode};
@@ -47,6 +48,36 @@ impl Window {
         } else {
             (self.0 + 1).min(CLEANERS_MAX)
         };
+    }
+}
+
+/// Files whose next batch waits until others are answered, in their order. Each is there once,
+/// however often it is asked for meanwhile: by scans while the server is away, for example.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    order: VecDeque<Fid>,
+    all: BTreeSet<Fid>,
+}
+
+impl Turns {
+    fn push(&mut self, fid: Fid) {
+        if self.all.insert(fid) {
+            self.order.push_back(fid);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Fid> {
+        let fid = self.order.pop_front()?;
+        self.all.remove(&fid);
+        Some(fid)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -86,6 +117,19 @@ impl Client {
         }
     }
 
+    /// Writes back everything dirty, as fast as it can leave. While files wait for their turn that
+    /// is so, and the others follow: to look at all of them for each batch that is answered would
+    /// cost the square of their number.
+    pub(crate) fn clean_all(&mut self, step: &mut Step<'_>) {
+        self.next_cleaner(step);
+        if !self.wants_cleaner.is_empty() {
+            return self.press(step);
+        }
+        for fid in self.cache.files_to_clean() {
+            self.flush(step, fid);
+        }
+    }
+
     /// Writes back everything dirty of a file.
     pub(crate) fn flush(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.node(fid).flush = true;
@@ -116,7 +160,7 @@ impl Client {
         };
         if self.cleaners >= self.window.0 || self.is_pressed() {
             self.press(step);
-            return self.wants_cleaner.push_back(fid);
+            return self.wants_cleaner.push(fid);
         }
         self.cleaners += 1;
         // None was on its way.
@@ -322,7 +366,7 @@ impl Client {
 
     pub(crate) fn next_cleaner(&mut self, step: &mut Step<'_>) {
         while self.cleaners < self.window.0 && !self.is_pressed() {
-            let Some(fid) = self.wants_cleaner.pop_front() else {
+            let Some(fid) = self.wants_cleaner.pop() else {
                 break;
             };
             self.clean(step, fid);
