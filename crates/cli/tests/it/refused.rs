@@ -101,7 +101,7 @@ impl Hand {
             _dialer: dialer,
         };
         hand.say(&ToServer::Hello {
-            version: VERSION,
+            version: hand.link.version(),
             session,
             name: b"by hand".to_vec(),
             volume: Vec::new(),

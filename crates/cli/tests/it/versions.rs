@@ -9,7 +9,7 @@ use net::{CloseReason, Entrance, Events, Link, LinkId, ListenOptions, Listener, 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Op, Outcome, VERSION};
+use wire::{Op, Outcome, VERSION, VERSION_OLDEST};
 
 mod recorded;
 
@@ -46,7 +46,7 @@ fn a_server_of_another_version_is_told_of_and_not_waited_for() {
             "this side is older",
         ),
         (
-            speaks(VERSION - 2, VERSION - 1, "0.0"),
+            speaks(VERSION_OLDEST - 2, VERSION_OLDEST - 1, "0.0"),
             "the other side is older",
         ),
     ] {
@@ -85,9 +85,10 @@ fn clients_of_adjacent_versions_work_and_others_are_refused_in_words_on_both_sid
         return;
     }
     let (guest, addr) = (joins(&cell, "guest"), cell.addr().parse().unwrap());
-    // A later program that still speaks this version, and one that began with it.
+    // The program before this one, another one like this, and a later one.
     for (session, both) in [
-        (71, speaks(VERSION - 1, VERSION, "0.0")),
+        (70, speaks(VERSION_OLDEST - 1, VERSION_OLDEST, "0.0")),
+        (71, speaks(VERSION_OLDEST, VERSION, "0.1")),
         (72, speaks(VERSION, VERSION + 1, "9.9")),
     ] {
         let mut hand = Hand::speaking(addr, &guest, (session, both)).unwrap();
@@ -101,7 +102,7 @@ fn clients_of_adjacent_versions_work_and_others_are_refused_in_words_on_both_sid
             "this side is older",
         ),
         (
-            speaks(VERSION - 1, VERSION - 1, "0.0"),
+            speaks(VERSION_OLDEST - 1, VERSION_OLDEST - 1, "0.0"),
             "this side is older",
             "the other side is older",
         ),

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use wire::{Caller, Fid, Make, Name, Op, Outcome, Refusal, ToServer, VERSION};
+use wire::{Caller, Fid, Make, Name, Op, Outcome, Refusal, ToServer, VERSION, VERSION_OLDEST};
 
 const SESSION: u64 = 77;
 const TARGET: &[u8] = b"bytes of a recorded client";
@@ -115,9 +115,9 @@ fn questions() -> Vec<(Op, Fits)> {
     ]
 }
 
-/// Asks them all, and takes its leave.
-fn converse(addr: std::net::SocketAddr, program: &str) {
-    let speaks = speaks(VERSION, VERSION, program);
+/// Asks them all in this version of the protocol, and takes its leave.
+fn converse(addr: std::net::SocketAddr, version: u32) {
+    let speaks = speaks(version, version, "recorded");
     let hand = Hand::through(addr, Passage::InsecureLoopback, (SESSION, speaks));
     let mut hand = hand.unwrap();
     for (question, fits) in questions() {
@@ -168,7 +168,7 @@ fn record(cell: &Cell) -> Tape {
             server: back.join().unwrap(),
         };
     });
-    converse(addr, "recorded");
+    converse(addr, VERSION);
     carried.join().unwrap();
     let tape = tape.lock().unwrap().clone();
     assert!(tape.client.len() > 400 && tape.server.len() > 400);
@@ -176,15 +176,20 @@ fn record(cell: &Cell) -> Tape {
 }
 
 #[test]
-fn a_recorded_client_of_this_protocol_is_served() {
-    let Some(cell) = insecure("versions-recorded") else {
-        return;
-    };
-    if std::env::var_os("RECORD").is_some() {
-        record(&cell).save(VERSION);
-        return;
+fn recorded_clients_of_each_version_are_served() {
+    for version in VERSION_OLDEST..=VERSION {
+        let Some(cell) = insecure("versions-recorded") else {
+            return;
+        };
+        if std::env::var_os("RECORD").is_some() {
+            record(&cell).save(VERSION);
+            return;
+        }
+        is_served(&cell, &Tape::load(version));
     }
-    let tape = Tape::load(VERSION);
+}
+
+fn is_served(cell: &Cell, tape: &Tape) {
     let mut stream = TcpStream::connect(cell.addr()).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     stream.write_all(&tape.client).unwrap();
@@ -205,25 +210,31 @@ fn a_recorded_client_of_this_protocol_is_served() {
 }
 
 #[test]
-fn a_recorded_server_of_this_protocol_is_understood() {
+fn recorded_servers_of_each_version_are_understood() {
     if !real_system("versions-recorded-server") || std::env::var_os("RECORD").is_some() {
         return;
     }
-    let tape = Tape::load(VERSION);
+    for version in VERSION_OLDEST..=VERSION {
+        is_understood(version, Tape::load(version));
+    }
+}
+
+fn is_understood(version: u32, tape: Tape) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
+    let server = tape.server;
     let played = thread::spawn(move || {
         let (mut client, _) = listener.accept().unwrap();
         client
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
-        client.write_all(&tape.server).unwrap();
+        client.write_all(&server).unwrap();
         let mut said = Vec::new();
         // The client ends the connection.
         let _ = client.read_to_end(&mut said);
         said
     });
-    converse(addr, "recorded");
+    converse(addr, version);
     // It says what the recorded client said, too.
-    assert_eq!(played.join().unwrap(), Tape::load(VERSION).client);
+    assert_eq!(played.join().unwrap(), tape.client);
 }
