@@ -11,7 +11,7 @@ use crate::signals;
 use cell::{AskError, Replicas, StoreAnswer, StoreQuestion};
 use files::Tree;
 use net::Addresses;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,24 +160,23 @@ impl Source {
         }
     }
 
-    /// The volume's snapshots of releases, and their numbers.
-    fn snapshots(&self) -> Result<BTreeMap<u32, u32>, Failure> {
+    /// The volume's snapshots of releases, each with its release. A command that was killed may
+    /// have left some that are deleted, and not purged.
+    fn snapshots(&self) -> Result<Vec<(u32, VolumeInfo)>, Failure> {
         let all = self.tree.volumes();
         let all = all.map_err(|error| self.failure(error.reason()))?;
-        let release = |info: &VolumeInfo| {
-            let is_there = info.state == VolumeState::Present;
-            let ours = is_there && info.snapshot_of == Some(self.number);
-            Some((
-                release_of(&self.name, &info.name).filter(|_| ours)?,
-                info.id,
-            ))
+        let release = |info: VolumeInfo| {
+            let ours = info.snapshot_of == Some(self.number);
+            Some((release_of(&self.name, &info.name).filter(|_| ours)?, info))
         };
-        Ok(all.iter().filter_map(release).collect())
+        Ok(all.into_iter().filter_map(release).collect())
     }
 
     /// The releases of which it has snapshots.
     pub(super) fn releases(&self) -> Result<BTreeSet<u32>, Failure> {
-        Ok(self.snapshots()?.into_keys().collect())
+        let all = self.snapshots()?.into_iter();
+        let there = all.filter(|(_, info)| info.state == VolumeState::Present);
+        Ok(there.map(|(release, _)| release).collect())
     }
 
     /// The volume as it is now is this release, and on the server's disk.
@@ -193,22 +192,30 @@ impl Source {
 
     /// A snapshot is of no use any more.
     pub(super) fn remove(&self, release: u32) -> Result<(), Failure> {
-        let Some(volume) = self.snapshots()?.remove(&release) else {
-            return Ok(());
-        };
-        let told = |refusal| self.told(refusal);
-        let of = name_of(&self.name, release).map_err(told)?;
-        self.tree
-            .try_volume(VolumeOp::Delete { of })
-            .map_err(told)?;
-        let purged = self.tree.try_volume(VolumeOp::Purge { volume });
-        purged.map(drop).map_err(told)
+        self.remove_all(|one| one == release)
     }
 
     /// The snapshots of older releases are of no use any more.
     pub(super) fn remove_below(&self, release: u32) -> Result<(), Failure> {
-        let all = self.releases()?;
-        all.range(..release).try_for_each(|one| self.remove(*one))
+        self.remove_all(|one| one < release)
+    }
+
+    fn remove_all(&self, is_useless: impl Fn(u32) -> bool) -> Result<(), Failure> {
+        let told = |refusal| self.told(refusal);
+        for (release, info) in self.snapshots()? {
+            if !is_useless(release) {
+                continue;
+            }
+            if info.state == VolumeState::Present {
+                let of = name_of(&self.name, release).map_err(told)?;
+                let deleted = self.tree.try_volume(VolumeOp::Delete { of });
+                deleted.map_err(told)?;
+            }
+            let volume = info.id;
+            let purged = self.tree.try_volume(VolumeOp::Purge { volume });
+            purged.map_err(told)?;
+        }
+        Ok(())
     }
 
     /// The error for a refusal, with advice.
