@@ -138,6 +138,15 @@ fn is_theirs() {
     setpriority_process(Some(rustix::thread::gettid()), 19).unwrap();
 }
 
+/// Ends the attackers' threads, also when the test fails: else it would wait for them for ever.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Lets so many threads of the attackers' machine do this, again and again, until the end of what
 /// this one does.
 fn meanwhile(attackers: u64, turn: u64, attack: &Attack<'_>, own: impl FnOnce()) -> u64 {
@@ -153,8 +162,8 @@ fn meanwhile(attackers: u64, turn: u64, attack: &Attack<'_>, own: impl FnOnce())
                 }
             });
         }
+        let _end = End(&ends);
         own();
-        ends.store(true, Ordering::SeqCst);
     });
     done.load(Ordering::SeqCst)
 }
