@@ -20,6 +20,7 @@ mod holders;
 mod lending;
 mod lists;
 mod locks;
+mod mutant;
 mod requests;
 mod room;
 mod rules;
@@ -30,10 +31,9 @@ mod tokens;
 mod volumes;
 mod watch;
 
-pub use api::{
-    Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, On, Options, Output, TokenLine,
-};
+pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine};
 pub use lending::LendingFigures;
+pub use mutant::Mutant;
 pub use rules::{Rule, Want, rule};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -15,7 +15,8 @@
 //! directory of snapshots; and before one comes, goes or is called otherwise, all give up that
 //! directory.
 
-use super::api::{Disk, Mutant};
+use super::api::Disk;
+use super::mutant::Mutant;
 use super::requests::awaited::Awaited;
 use super::requests::conflicts::{Need, Only, Plan, View};
 use super::table::{Seq, Waiting};

@@ -6,7 +6,8 @@
 
 use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
-use crate::server::api::{Bulk, Conn, Mutant, Output};
+use crate::server::api::{Bulk, Conn, Output};
+use crate::server::mutant::Mutant;
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Session, Waiting};
 use crate::server::{Server, Step};

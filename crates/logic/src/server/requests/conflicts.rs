@@ -4,8 +4,9 @@
 //! is now, each time, since names may have changed while the request waited.
 
 use crate::server::Server;
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Disk;
 use crate::server::lists::plan_left_list;
+use crate::server::mutant::Mutant;
 use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;

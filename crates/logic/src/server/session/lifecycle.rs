@@ -1,6 +1,7 @@
 //! Sessions: greeting, end, and what is due at some time.
 
-use crate::server::api::{By, Conn, Event, Mutant, Output};
+use crate::server::api::{By, Conn, Event, Output};
+use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
