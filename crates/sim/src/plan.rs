@@ -453,6 +453,7 @@ fn server_options(rng: &mut Rng, lease_ns: Time, small: bool) -> logic::server::
         linger_ns: rng.between(0, linger_ms) * MS,
         // Not drawn, so that the other worlds stay what they were.
         names_at_once: [1, 4, 4, 4][(lease_ns / MS / 16 % 4) as usize],
+        gathered_at_once: [4096, 1, 4096, 3][(lease_ns / MS / 2 % 4) as usize],
         silent_ns: [3 * lease_ns, MONTH, lease_ns + 1, MONTH][(lease_ns / MS / 4 % 4) as usize],
         locks: 1000,
         mutant: None,

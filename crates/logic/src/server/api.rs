@@ -41,6 +41,9 @@ pub struct Options {
     /// So many recalls of names of a directory are sent to a client that has answered none of them;
     /// further names to drop there are gathered into one.
     pub names_at_once: usize,
+    /// An operation on a volume, or on what a list governs, asks for so many objects in one round,
+    /// and for the next ones when these have been given up.
+    pub gathered_at_once: usize,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
     /// So many requests for locks of a file in a row by one client until it decides about them
@@ -77,6 +80,7 @@ impl Default for Options {
             resend_ns: 10_000_000_000,
             linger_ns: 2_000_000_000,
             names_at_once: 4,
+            gathered_at_once: 4096,
             locks: 65_536,
             lock_run: 4,
             watches: 1024,

@@ -39,6 +39,8 @@ pub enum Mutant {
     ForgetsSessions,
     /// Makes snapshots of what has been written back, whoever has more.
     FreezesAtOnce,
+    /// Makes a snapshot when the first round of tokens has been given up.
+    FreezesPartly,
     /// Gives room that others have been given.
     GivesRoomTwice,
     /// Refuses changes although clients have room that they do not use.
