@@ -7,6 +7,7 @@
 
 use super::api::{Event, On, Output};
 use super::requests::conflicts::Plan;
+use super::requests::rounds::of_volume;
 use super::schedules::OWN;
 use super::table::{Seq, Waiting};
 use crate::Ticket;
@@ -40,7 +41,7 @@ impl Server {
         plan.withdraws = true;
         let mut read = Ok(());
         plan.next_round(waiting.plan.more_behind, |plan, behind| {
-            for (fid, file) in self.known_in(dir.volume, behind) {
+            for (&fid, file) in self.files.range(of_volume(dir.volume, behind)) {
                 let mut holders = file.holders.iter();
                 if !holders.any(|(_, holder)| holder.right > Right::None) {
                     continue;

@@ -67,6 +67,8 @@ pub struct Server {
     left: Vec<Place>,
     /// Sessions and objects of which the disk may have to note something new, since this step.
     held: Vec<(SessionId, Fid)>,
+    /// Objects that somebody may hold Exclusive: all that somebody does, and hardly more.
+    exclusive: BTreeSet<Fid>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
     done: VecDeque<(SessionId, RequestId)>,
     /// When it looks next for silent clients and lost messages; no time while it waits for nobody.
@@ -145,6 +147,7 @@ impl Server {
             redo: requests::replay::Redo::default(),
             left: Vec::new(),
             held: Vec::new(),
+            exclusive: BTreeSet::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
             recall_batches: BTreeSet::new(),
@@ -292,6 +295,10 @@ impl Server {
             for (&session, holder) in file.holders.iter() {
                 let open = (holder.may_be_open(), holder.writes());
                 let (right, epoch) = (holder.right, holder.epoch);
+                assert!(
+                    right < Right::Exclusive || self.exclusive.contains(&fid),
+                    "a snapshot asks for each object that somebody has alone"
+                );
                 lines.push(TokenLine {
                     fid,
                     session,

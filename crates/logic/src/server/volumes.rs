@@ -19,6 +19,7 @@ use super::api::Disk;
 use super::mutant::Mutant;
 use super::requests::awaited::Awaited;
 use super::requests::conflicts::{Need, Only, Plan, View};
+use super::requests::rounds::of_volume;
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -185,18 +186,37 @@ impl Server {
     }
 
     /// Adds the tokens of volumes, in the order of their numbers, which somebody has beyond what he
-    /// may keep.
+    /// may keep; and, if their state is kept, changes that are not confirmed. Where only Exclusive
+    /// is too much, it costs nothing for each other object: a snapshot of a volume that is at rest
+    /// takes as long as that of an empty one.
     fn walk_volumes(&self, (ids, keep): (&[u32], Right), behind: Option<Fid>, plan: &mut Plan) {
+        if plan.freezes.is_some() {
+            let sessions = self.sessions.values();
+            let changed = sessions.flat_map(|session| session.unconfirmed.values().flatten());
+            let changed: BTreeSet<Fid> = changed
+                .filter(|fid| ids.contains(&fid.volume))
+                .copied()
+                .collect();
+            let views = changed.into_iter().map(|fid| (fid, View::Whole));
+            plan.views.extend(views);
+        }
+        let gather = |plan: &mut Plan, fid: Fid| {
+            self.cost.look();
+            let mut holders = self.holders(fid, None);
+            let held = holders.any(|(_, holder)| holder.right > keep);
+            !held || plan.gather((fid, keep), self.options.gathered_at_once)
+        };
         for &volume in ids {
-            for (fid, file) in self.known_in(volume, behind) {
-                if plan.freezes.is_some() && !file.unconfirmed.is_empty() {
-                    plan.views.push((fid, View::Whole));
-                }
-                let mut holders = file.holders.iter();
-                let held = holders.any(|(_, holder)| holder.right > keep);
-                if held && !plan.gather((fid, keep), self.options.gathered_at_once) {
-                    return;
-                }
+            let bounds = of_volume(volume, behind);
+            let goes_on = if keep == Right::Shared {
+                let mut held = self.exclusive.range(bounds);
+                held.all(|fid| gather(plan, *fid))
+            } else {
+                let mut known = self.files.range(bounds);
+                known.all(|(fid, _)| gather(plan, *fid))
+            };
+            if !goes_on {
+                return;
             }
         }
     }

@@ -81,6 +81,10 @@ fn a_snapshot_costs_each_file_that_somebody_has_alone_a_question() {
         told("a snapshot", (files, 1), cost);
         assert!(cost.recalls <= files + 4, "{cost:?}");
         assert!(cost.looked <= 12 * files + 100, "{cost:?}");
+        // The client still shares all of them: that costs the next snapshot nothing.
+        let cost = swarm.makes_snapshot("later");
+        told("the next snapshot", (files, 1), cost);
+        assert!(cost.looked <= 20 && cost.recalls == 0, "{cost:?}");
     }
 }
 

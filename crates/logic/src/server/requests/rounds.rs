@@ -6,8 +6,6 @@
 //! all objects has found none that is to be given up.
 
 use super::conflicts::Plan;
-use crate::server::Server;
-use crate::server::table::File;
 use core::ops::Bound;
 use wire::{Fid, Right};
 
@@ -37,33 +35,23 @@ impl Plan {
     }
 }
 
-impl Server {
-    /// The objects of a volume of which something is known, or those behind one of them.
-    pub(crate) fn known_in(
-        &self,
-        volume: u32,
-        behind: Option<Fid>,
-    ) -> impl Iterator<Item = (Fid, &File)> {
-        let first = Fid {
-            volume,
-            vnode: 0,
-            uniq: 0,
-        };
-        let last = Fid {
-            volume,
-            vnode: u64::MAX,
-            uniq: u32::MAX,
-        };
-        let from = match behind {
-            // Behind all of the volume: nothing is left there.
-            Some(behind) if behind >= last => Bound::Excluded(last),
-            Some(behind) if behind >= first => Bound::Excluded(behind),
-            _ => Bound::Included(first),
-        };
-        let known = self.files.range((from, Bound::Included(last)));
-        known.map(|(fid, file)| {
-            self.cost.look();
-            (*fid, file)
-        })
-    }
+/// The objects of a volume, or those of them that come behind another object.
+pub(crate) fn of_volume(volume: u32, behind: Option<Fid>) -> (Bound<Fid>, Bound<Fid>) {
+    let first = Fid {
+        volume,
+        vnode: 0,
+        uniq: 0,
+    };
+    let last = Fid {
+        volume,
+        vnode: u64::MAX,
+        uniq: u32::MAX,
+    };
+    let from = match behind {
+        // Nothing is left of the volume.
+        Some(behind) if behind >= last => Bound::Excluded(last),
+        Some(behind) if behind >= first => Bound::Excluded(behind),
+        _ => Bound::Included(first),
+    };
+    (from, Bound::Included(last))
 }

@@ -226,6 +226,7 @@ impl Server {
         }
         for (fid, waiters, asks) in paid {
             self.forget_look(fid);
+            self.forget_exclusive(fid);
             self.write_off(&asks);
             self.look_again(step, (id, fid), waiters);
             self.recheck(step, fid, (id, None));
