@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 76] = [
+    pub const ALL: [Self; 77] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -91,6 +91,7 @@ impl Mutant {
         Self::Client(client::Mutant::DropsStranded),
         Self::Client(client::Mutant::ResumesAnyVersion),
         Self::Server(server::Mutant::FreezesAtOnce),
+        Self::Server(server::Mutant::FreezesPartly),
         Self::Store(store::Mutant::SnapshotsMelt),
         Self::Server(server::Mutant::GivesRoomTwice),
         Self::Server(server::Mutant::RefusesBesideUnused),

@@ -340,7 +340,7 @@ impl Plan {
             notify_ns: *rng.pick(&[5_000, 50_000, 400_000, 2 * MS]),
             kernel_ns: *rng.pick(&[2_000, 20_000, 60_000]),
             press_ns: *rng.pick(&[MS, 10 * MS, 500 * MS]),
-            weather: weather(rng, calm),
+            weather: Weather::drawn(rng, calm),
             client,
             server,
             span_ns: 500 * MS,
@@ -453,27 +453,12 @@ fn server_options(rng: &mut Rng, lease_ns: Time, small: bool) -> logic::server::
         linger_ns: rng.between(0, linger_ms) * MS,
         // Not drawn, so that the other worlds stay what they were.
         names_at_once: [1, 4, 4, 4][(lease_ns / MS / 16 % 4) as usize],
+        gathered_at_once: [4096, 1, 4096, 3][(lease_ns / MS / 2 % 4) as usize],
         silent_ns: [3 * lease_ns, MONTH, lease_ns + 1, MONTH][(lease_ns / MS / 4 % 4) as usize],
         locks: 1000,
         mutant: None,
         ..logic::server::Options::default()
     }
-}
-
-fn weather(rng: &mut Rng, calm: bool) -> Weather {
-    let mut weather = Weather {
-        base_ns: rng.between(10_000, 300_000),
-        jitter_ns: *rng.pick(&[5_000, 100_000, 2 * MS, 20 * MS]),
-        ..Weather::default()
-    };
-    // Not drawn, so that the other worlds stay what they were.
-    weather.bulk_ns = [0, 0, 3 * MS, 30 * MS][(weather.base_ns % 4) as usize];
-    weather.overtakes = rng.chance(500);
-    if !calm {
-        weather.loss_permille = *rng.pick(&[0, 0, 2, 10, 30]);
-        weather.repeat_permille = *rng.pick(&[0, 0, 20, 200]);
-    }
-    weather
 }
 
 /// Each operation is as likely as any, unless the seed has more or none of it.

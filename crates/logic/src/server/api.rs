@@ -1,5 +1,6 @@
 //! The inputs and outputs of the server's machine.
 
+use super::mutant::Mutant;
 use crate::Ticket;
 use crate::peers::Policy;
 use alloc::collections::BTreeSet;
@@ -40,6 +41,9 @@ pub struct Options {
     /// So many recalls of names of a directory are sent to a client that has answered none of them;
     /// further names to drop there are gathered into one.
     pub names_at_once: usize,
+    /// An operation on a volume, or on what a list governs, asks for so many objects in one round,
+    /// and for the next ones when these have been given up.
+    pub gathered_at_once: usize,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
     /// So many requests for locks of a file in a row by one client until it decides about them
@@ -76,6 +80,7 @@ impl Default for Options {
             resend_ns: 10_000_000_000,
             linger_ns: 2_000_000_000,
             names_at_once: 4,
+            gathered_at_once: 4096,
             locks: 65_536,
             lock_run: 4,
             watches: 1024,
@@ -92,51 +97,6 @@ impl Default for Options {
             mutant: None,
         }
     }
-}
-
-/// A planted fault. The checkers must find each of them: that is a test of the checkers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// Grants Shared while another client holds Exclusive.
-    IgnoresExclusive,
-    /// Changes names without telling who has cached them.
-    ForgetsNames,
-    /// Applies writes without ending transient rights.
-    ForgetsTransients,
-    /// Shows changes before the client that made them has seen the answer.
-    SkipsConfirmation,
-    /// Applies a repeated request again.
-    AppliesTwice,
-    /// Fences who leaves a recall unanswered although its lease has not ended.
-    FencesAtOnce,
-    /// Gives a lock again when the request comes a second time.
-    LocksTwice,
-    /// Lets a client decide about the locks of a file of which another one has locked something.
-    DelegatesLocked,
-    /// Does not look for circles of those who wait for locks.
-    IgnoresDeadlocks,
-    /// Does not tell who watches what is removed.
-    ForgetsWatches,
-    /// Does delegated changes, and what builds on them, in the order in which they come.
-    DoesOutOfTurn,
-    /// Does a change and answers that it was put back.
-    DoesWhatIsPutBack,
-    /// Serves after a restart, whatever those may hold who have not come back.
-    ServesAtOnce,
-    /// Makes again what was lost in the order in which clients ask for it.
-    RedoesAsItComes,
-    /// Serves before lost changes have been made again.
-    ServesBeforeRedone,
-    /// Says of all that it has logged that it is stable.
-    SaysStableEarly,
-    /// Does not make stable that a session has begun.
-    ForgetsSessions,
-    /// Makes snapshots of what has been written back, whoever has more.
-    FreezesAtOnce,
-    /// Gives room that others have been given.
-    GivesRoomTwice,
-    /// Refuses changes although clients have room that they do not use.
-    RefusesBesideUnused,
 }
 
 /// The caller and the circumstances of a change.

@@ -7,14 +7,15 @@
 
 use super::api::{Event, On, Output};
 use super::requests::conflicts::Plan;
+use super::requests::rounds::of_volume;
 use super::schedules::OWN;
 use super::table::{Seq, Waiting};
-use super::volumes::GATHERED;
 use crate::Ticket;
 use crate::server::api::Disk;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use wire::{Fid, Kind, MachineId, Op, Refusal, Request, Right, SessionId};
 
 /// The requests of the server to itself that wait until all that lists govern was given up.
@@ -34,31 +35,29 @@ impl Server {
         &self,
         disk: &dyn Disk,
         dir: Fid,
-        plan: &mut Plan,
+        (waiting, plan): (&Waiting, &mut Plan),
     ) -> Result<(), Refusal> {
+        let most = self.options.gathered_at_once;
         plan.withdraws = true;
-        let first = Fid {
-            vnode: 0,
-            uniq: 0,
-            ..dir
-        };
-        let last = Fid {
-            vnode: u64::MAX,
-            uniq: u32::MAX,
-            ..dir
-        };
-        for (fid, file) in self.files.range(first..=last) {
-            let mut holders = file.holders.iter();
-            let held = holders.any(|(_, holder)| holder.right > Right::None);
-            if held && is_in(disk, *fid, dir)? {
-                plan.gathers.insert(*fid, Right::None);
+        let mut read = Ok(());
+        plan.next_round(waiting.plan.more_behind, |plan, behind| {
+            for (&fid, file) in self.files.range(of_volume(dir.volume, behind)) {
+                let mut holders = file.holders.iter();
+                if !holders.any(|(_, holder)| holder.right > Right::None) {
+                    continue;
+                }
+                match is_in(disk, fid, dir) {
+                    Ok(false) => {}
+                    Ok(true) if plan.gather((fid, Right::None), most) => {}
+                    Ok(true) => break,
+                    Err(refusal) => {
+                        read = Err(refusal);
+                        break;
+                    }
+                }
             }
-            // The rest is asked for when these have been given up.
-            if plan.gathers.len() >= GATHERED {
-                break;
-            }
-        }
-        Ok(())
+        });
+        read
     }
 
     /// The cell's groups are others now: kernels that were shown who is in them forget that.
@@ -77,7 +76,7 @@ impl Server {
         let seq = self.last_seq;
         // It looks at nothing: its plan says what it waits for.
         let request = Request::new(ticket, Op::GetAttr { fid: self.root });
-        let plan = self.plan_regroup(step.disk, on.as_deref());
+        let plan = self.plan_regroup(step.disk, on.as_deref(), None);
         self.regroupings.insert(seq, Regrouping { ticket, on });
         let waiting = Waiting::new((seq, self.epoch), OWN, (request, 0));
         let needs = self.needs(&waiting, &plan);
@@ -88,7 +87,12 @@ impl Server {
     }
 
     /// All that lists govern, and that these mounts have, is given up by all.
-    fn plan_regroup(&self, disk: &dyn Disk, on: Option<&[(MachineId, Vec<u8>)]>) -> Plan {
+    fn plan_regroup(
+        &self,
+        disk: &dyn Disk,
+        on: Option<&[(MachineId, Vec<u8>)]>,
+        behind: Option<Fid>,
+    ) -> Plan {
         let of_mount = |session: &SessionId| {
             let On { machine, name } = self.mount_of(*session);
             let is =
@@ -99,23 +103,27 @@ impl Server {
             withdraws: true,
             ..Plan::default()
         };
-        for (fid, file) in &self.files {
-            let mut holders = file.holders.iter();
-            let held = holders.any(|(id, holder)| holder.right > Right::None && of_mount(id));
-            if held && disk.governed(*fid) {
-                plan.gathers.insert(*fid, Right::None);
+        let walk = |plan: &mut Plan, behind: Option<Fid>| {
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            for (fid, file) in self.files.range((from, Bound::Unbounded)) {
+                let mut holders = file.holders.iter();
+                let held = holders.any(|(id, holder)| holder.right > Right::None && of_mount(id));
+                if held
+                    && disk.governed(*fid)
+                    && !plan.gather((*fid, Right::None), self.options.gathered_at_once)
+                {
+                    break;
+                }
             }
-            if plan.gathers.len() >= GATHERED {
-                break;
-            }
-        }
+        };
+        plan.next_round(behind, walk);
         plan
     }
 
     /// The plan of such a request of the server to itself, as things are now.
-    pub(crate) fn regrouping(&self, disk: &dyn Disk, seq: Seq) -> Option<Plan> {
-        let Regrouping { on, .. } = self.regroupings.get(&seq)?;
-        Some(self.plan_regroup(disk, on.as_deref()))
+    pub(crate) fn regrouping(&self, disk: &dyn Disk, waiting: &Waiting) -> Option<Plan> {
+        let Regrouping { on, .. } = self.regroupings.get(&waiting.seq)?;
+        Some(self.plan_regroup(disk, on.as_deref(), waiting.plan.more_behind))
     }
 
     /// Is it a request of the server to itself, about groups? It is done.

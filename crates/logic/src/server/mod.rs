@@ -20,6 +20,7 @@ mod holders;
 mod lending;
 mod lists;
 mod locks;
+mod mutant;
 mod requests;
 mod room;
 mod rules;
@@ -30,10 +31,9 @@ mod tokens;
 mod volumes;
 mod watch;
 
-pub use api::{
-    Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, On, Options, Output, TokenLine,
-};
+pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine};
 pub use lending::LendingFigures;
+pub use mutant::Mutant;
 pub use rules::{Rule, Want, rule};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -67,6 +67,8 @@ pub struct Server {
     left: Vec<Place>,
     /// Sessions and objects of which the disk may have to note something new, since this step.
     held: Vec<(SessionId, Fid)>,
+    /// Objects that somebody may hold Exclusive: all that somebody does, and hardly more.
+    exclusive: BTreeSet<Fid>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
     done: VecDeque<(SessionId, RequestId)>,
     /// When it looks next for silent clients and lost messages; no time while it waits for nobody.
@@ -145,6 +147,7 @@ impl Server {
             redo: requests::replay::Redo::default(),
             left: Vec::new(),
             held: Vec::new(),
+            exclusive: BTreeSet::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
             recall_batches: BTreeSet::new(),
@@ -292,6 +295,10 @@ impl Server {
             for (&session, holder) in file.holders.iter() {
                 let open = (holder.may_be_open(), holder.writes());
                 let (right, epoch) = (holder.right, holder.epoch);
+                assert!(
+                    right < Right::Exclusive || self.exclusive.contains(&fid),
+                    "a snapshot asks for each object that somebody has alone"
+                );
                 lines.push(TokenLine {
                     fid,
                     session,

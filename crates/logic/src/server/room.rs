@@ -12,7 +12,8 @@
 //! the moment when it makes them, and what has come in since is counted twice until the next one. A
 //! client whose statement has not come after a restart is believed to have all that it may have.
 
-use super::api::{Disk, Mutant};
+use super::api::Disk;
+use super::mutant::Mutant;
 use super::requests::conflicts::Plan;
 use super::table::Waiting;
 use super::{Server, Step};

@@ -176,6 +176,9 @@ pub(crate) struct Waiting {
     pub(crate) bulk: Bulk,
     /// Where it is entered as waiting.
     pub(crate) fids: BTreeSet<Fid>,
+    /// The objects that were given up in earlier rounds of gathering: others may have been put off
+    /// there.
+    pub(crate) gathered: Vec<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
     pub(crate) arrived: Epoch,
     /// The plan, as things were when it was judged last.
@@ -237,6 +240,7 @@ impl Waiting {
             request,
             bulk,
             fids: BTreeSet::new(),
+            gathered: Vec::new(),
             arrived,
             plan: Plan::default(),
             owed: BTreeSet::new(),

@@ -15,17 +15,17 @@
 //! directory of snapshots; and before one comes, goes or is called otherwise, all give up that
 //! directory.
 
-use super::api::{Disk, Mutant};
+use super::api::Disk;
+use super::mutant::Mutant;
 use super::requests::awaited::Awaited;
 use super::requests::conflicts::{Need, Only, Plan, View};
+use super::requests::rounds::of_volume;
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound;
 use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, VolumeState, What};
-
-/// So many objects are asked for at a time: the next ones when these have been given up.
-pub(crate) const GATHERED: usize = 4096;
 
 /// The machine's state about the volumes of its store.
 #[derive(Clone, Debug, Default)]
@@ -130,8 +130,15 @@ impl Server {
     }
 
     /// Adds to the plan the tokens that stand in the way of an operation on volumes.
-    pub(crate) fn plan_volume(&self, disk: &dyn Disk, op: &VolumeOp, plan: &mut Plan) {
-        if self.options.mutant == Some(Mutant::FreezesAtOnce) {
+    pub(crate) fn plan_volume(
+        &self,
+        disk: &dyn Disk,
+        op: &VolumeOp,
+        (waiting, plan): (&Waiting, &mut Plan),
+    ) {
+        let behind = waiting.plan.more_behind;
+        let partly = self.options.mutant == Some(Mutant::FreezesPartly) && behind.is_some();
+        if partly || self.options.mutant == Some(Mutant::FreezesAtOnce) {
             return;
         }
         let all = disk.volumes();
@@ -162,7 +169,10 @@ impl Server {
         if let VolumeOp::Publish { volume } = op
             && let Some(changed) = disk.changed_by_release(*volume)
         {
-            return self.plan_release(&changed, plan);
+            // Else two clients that ask again and again would keep the release from being seen.
+            plan.withdraws = true;
+            let walk = |plan: &mut Plan, behind| self.walk_release(&changed, behind, plan);
+            return plan.next_round(behind, walk);
         }
         plan.freezes = (keep == Right::Shared).then_some(of);
         let mut ids: Vec<u32> = alloc::vec![of];
@@ -170,45 +180,56 @@ impl Server {
             let snapshots = all.iter().filter(|other| other.snapshot_of == Some(of));
             ids.extend(snapshots.map(|other| other.id));
         }
-        for volume in ids {
-            let last = Fid {
-                volume,
-                vnode: u64::MAX,
-                uniq: u32::MAX,
+        ids.sort_unstable();
+        let walk = |plan: &mut Plan, behind| self.walk_volumes((&ids, keep), behind, plan);
+        plan.next_round(behind, walk);
+    }
+
+    /// Adds the tokens of volumes, in the order of their numbers, which somebody has beyond what he
+    /// may keep; and, if their state is kept, changes that are not confirmed. Where only Exclusive
+    /// is too much, it costs nothing for each other object: a snapshot of a volume that is at rest
+    /// takes as long as that of an empty one.
+    fn walk_volumes(&self, (ids, keep): (&[u32], Right), behind: Option<Fid>, plan: &mut Plan) {
+        if plan.freezes.is_some() {
+            let sessions = self.sessions.values();
+            let changed = sessions.flat_map(|session| session.unconfirmed.values().flatten());
+            let changed: BTreeSet<Fid> = changed
+                .filter(|fid| ids.contains(&fid.volume))
+                .copied()
+                .collect();
+            let views = changed.into_iter().map(|fid| (fid, View::Whole));
+            plan.views.extend(views);
+        }
+        let gather = |plan: &mut Plan, fid: Fid| {
+            self.cost.look();
+            let mut holders = self.holders(fid, None);
+            let held = holders.any(|(_, holder)| holder.right > keep);
+            !held || plan.gather((fid, keep), self.options.gathered_at_once)
+        };
+        for &volume in ids {
+            let bounds = of_volume(volume, behind);
+            let goes_on = if keep == Right::Shared {
+                let mut held = self.exclusive.range(bounds);
+                held.all(|fid| gather(plan, *fid))
+            } else {
+                let mut known = self.files.range(bounds);
+                known.all(|(fid, _)| gather(plan, *fid))
             };
-            let first = Fid {
-                vnode: 0,
-                uniq: 0,
-                ..last
-            };
-            for (fid, file) in self.files.range(first..=last) {
-                if plan.freezes.is_some() && !file.unconfirmed.is_empty() {
-                    plan.views.push((*fid, View::Whole));
-                }
-                let mut holders = file.holders.iter();
-                if holders.any(|(_, holder)| holder.right > keep) {
-                    plan.gathers.entry(*fid).or_insert(keep);
-                }
-                if plan.gathers.len() >= GATHERED {
-                    return;
-                }
+            if !goes_on {
+                return;
             }
         }
     }
 
     /// Adds the tokens of what a release changes.
-    fn plan_release(&self, changed: &BTreeSet<Fid>, plan: &mut Plan) {
-        // Else two clients that ask again and again would keep the release from being seen.
-        plan.withdraws = true;
-        for fid in changed {
+    fn walk_release(&self, changed: &BTreeSet<Fid>, behind: Option<Fid>, plan: &mut Plan) {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        for fid in changed.range((from, Bound::Unbounded)) {
             let held = self.files.get(fid).is_some_and(|file| {
                 let mut holders = file.holders.iter();
                 holders.any(|(_, holder)| holder.right > Right::None)
             });
-            if held {
-                plan.gathers.insert(*fid, Right::None);
-            }
-            if plan.gathers.len() >= GATHERED {
+            if held && !plan.gather((*fid, Right::None), self.options.gathered_at_once) {
                 return;
             }
         }
@@ -217,8 +238,8 @@ impl Server {
     /// Clients are to give up so much of what a volume has: the one that asks, too.
     pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
         let one = only.and_then(|(_, fid)| plan.gathers.get_key_value(&fid));
-        let all = plan.gathers.iter().filter(|_| only.is_none());
-        for (fid, keep) in one.into_iter().chain(all) {
+        let all = only.is_none().then(|| plan.gathers.iter());
+        for (fid, keep) in one.into_iter().chain(all.into_iter().flatten()) {
             self.cost.look();
             for (session, holder) in self.holders(*fid, only) {
                 if holder.right > *keep {

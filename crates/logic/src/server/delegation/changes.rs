@@ -8,7 +8,8 @@
 
 use crate::server::Server;
 use crate::server::Step;
-use crate::server::api::{Bulk, Conn, Disk, Mutant};
+use crate::server::api::{Bulk, Conn, Disk};
+use crate::server::mutant::Mutant;
 use crate::server::requests::conflicts::{Need, Plan};
 use crate::server::table::{Holder, Waiting};
 use alloc::collections::BTreeMap;

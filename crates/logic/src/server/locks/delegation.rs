@@ -11,8 +11,8 @@
 //!
 //! A restarted server has delegated nothing: clients say what they have locked, and ask again.
 
-use crate::server::api::Mutant;
 use crate::server::delegation::policy::DelegationPolicy;
+use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -9,7 +9,7 @@
 
 use crate::locks::{Owner, Place, Seq};
 use crate::ranges::EVERYTHING;
-use crate::server::api::Mutant;
+use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{

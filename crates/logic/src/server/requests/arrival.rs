@@ -6,7 +6,8 @@
 
 use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
-use crate::server::api::{Bulk, Conn, Mutant, Output};
+use crate::server::api::{Bulk, Conn, Output};
+use crate::server::mutant::Mutant;
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Session, Waiting};
 use crate::server::{Server, Step};
@@ -331,11 +332,11 @@ impl Server {
     }
 
     pub(crate) fn take_waiting(&mut self, seq: Seq) -> Waiting {
-        self.leave_queues(seq);
         let waiting = self
             .waiting
             .remove(&seq)
             .expect("the request has just been looked at");
+        self.leave_queues(&waiting);
         if let Some(until) = waiting.patient_until {
             self.patient.remove(&(until, seq));
         }
@@ -345,8 +346,9 @@ impl Server {
 
     /// Nobody waits for this answer any more. Where others may have been put off for it.
     pub(crate) fn drop_waiting(&mut self, step: &mut Step<'_>, seq: Seq) -> BTreeSet<Fid> {
-        let waiting = self.take_waiting(seq);
+        let mut waiting = self.take_waiting(seq);
         step.discard(waiting.bulk);
+        waiting.fids.extend(waiting.gathered);
         waiting.fids
     }
 
@@ -365,7 +367,7 @@ impl Server {
 
     /// A request that others were put off for is over.
     pub(crate) fn recheck_all(&mut self, step: &mut Step<'_>, over: &Waiting) {
-        for &fid in &over.fids {
+        for &fid in over.fids.iter().chain(&over.gathered) {
             self.recheck(step, fid, (over.session, None));
         }
     }

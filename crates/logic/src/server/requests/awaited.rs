@@ -48,9 +48,26 @@ impl Server {
 
     /// Enters a request as waiting where its plan says, instead of where an earlier one said.
     pub(crate) fn enter_plan(&mut self, seq: Seq, plan: Plan) {
-        self.leave_queues(seq);
+        let Some(waiting) = self.waiting.get_mut(&seq) else {
+            return;
+        };
+        let before = core::mem::take(&mut waiting.plan);
         let fids = plan.fids();
+        // Where it was about something before, it stays entered: others may know it there. Not so
+        // of a round of many objects that it had asked for: in all rounds that may be very much.
+        let round = before.more_behind.is_some();
+        for fid in before.fids() {
+            self.cost.look();
+            self.leave_queue(seq, fid, &before);
+            let goes_on = fids.binary_search(&fid).is_ok();
+            if !goes_on && !(round && before.gathers.contains_key(&fid)) {
+                let file = self.files.entry(fid).or_default();
+                let queue = file.queue.get_or_insert_default();
+                queue.waiting.insert(seq, false);
+            }
+        }
         for &fid in &fids {
+            self.cost.look();
             let file = self.files.entry(fid).or_default();
             let queue = file.queue.get_or_insert_default();
             queue.waiting.insert(seq, plan.disturbs(fid));
@@ -62,31 +79,33 @@ impl Server {
                 named.insert(seq);
             }
         }
-        if let Some(waiting) = self.waiting.get_mut(&seq) {
-            // Where it was about something before, it stays entered: others may know it there.
-            for fid in waiting.fids.iter().filter(|fid| !fids.contains(fid)) {
-                let file = self.files.entry(*fid).or_default();
-                let queue = file.queue.get_or_insert_default();
-                queue.waiting.insert(seq, false);
+        let Some(waiting) = self.waiting.get_mut(&seq) else {
+            return;
+        };
+        if round {
+            for fid in before.gathers.into_keys() {
+                waiting.fids.remove(&fid);
+                waiting.gathered.push(fid);
             }
-            waiting.fids.extend(fids);
-            waiting.plan = plan;
         }
+        waiting.fids.extend(fids);
+        waiting.plan = plan;
     }
 
     /// Takes a request out of all places where it is entered.
-    pub(crate) fn leave_queues(&mut self, seq: Seq) {
-        let Some(waiting) = self.waiting.get(&seq) else {
+    pub(crate) fn leave_queues(&mut self, waiting: &Waiting) {
+        for fid in &waiting.fids {
+            self.leave_queue(waiting.seq, *fid, &waiting.plan);
+        }
+    }
+
+    /// Takes a request with this plan out of one place.
+    fn leave_queue(&mut self, seq: Seq, fid: Fid, plan: &Plan) {
+        let Some(file) = self.files.get_mut(&fid) else {
             return;
         };
-        for fid in &waiting.fids {
-            let Some(file) = self.files.get_mut(fid) else {
-                continue;
-            };
-            let Some(queue) = &mut file.queue else {
-                continue;
-            };
-            queue.leave(seq, waiting.plan.names_viewed(*fid));
+        if let Some(queue) = &mut file.queue {
+            queue.leave(seq, plan.names_viewed(fid));
             if queue.is_empty() {
                 file.queue = None;
             }
@@ -282,6 +301,7 @@ impl Server {
         }
         let mut fids: BTreeSet<Fid> = plan.fids().into_iter().collect();
         fids.extend(&done.fids);
+        fids.extend(&done.gathered);
         for fid in fids {
             self.recheck(step, fid, (done.session, None));
         }

@@ -4,8 +4,9 @@
 //! is now, each time, since names may have changed while the request waited.
 
 use crate::server::Server;
-use crate::server::api::{Disk, Mutant};
+use crate::server::api::Disk;
 use crate::server::lists::plan_left_list;
+use crate::server::mutant::Mutant;
 use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -74,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
+    /// The last object that this round of gathering asks for: there may be more behind it.
+    pub(crate) more_behind: Option<Fid>,
     /// It changes who may use what it gathers: nobody gets any of that meanwhile, and it waits for
     /// all who may hold some.
     pub(crate) withdraws: bool,
@@ -135,7 +138,7 @@ impl Server {
     /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
     /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &dyn Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
-        if let Some(plan) = self.regrouping(disk, waiting.seq) {
+        if let Some(plan) = self.regrouping(disk, waiting) {
             return Ok(plan);
         }
         let mut plan = Plan::default();
@@ -160,7 +163,7 @@ impl Server {
             Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => {
                 plan.change(disk, *fid)?;
                 if name == ACCESS_LIST {
-                    self.plan_list(disk, *fid, &mut plan)?;
+                    self.plan_list(disk, *fid, (waiting, &mut plan))?;
                 }
             }
             Op::ReadLink { fid } => plan.views.push((*fid, View::Whole)),
@@ -187,7 +190,7 @@ impl Server {
                 }
             }
             Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,
-            Op::Volume(op) => self.plan_volume(disk, op, &mut plan),
+            Op::Volume(op) => self.plan_volume(disk, op, (waiting, &mut plan)),
             op => self.plan_bytes(disk, (waiting.session, op), &mut plan)?,
         }
         self.plan_room(disk, waiting, &mut plan);

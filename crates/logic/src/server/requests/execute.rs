@@ -4,7 +4,8 @@
 use super::conflicts::{Need, Plan};
 use super::inline_data::bytes_ahead;
 use super::listing_attrs::show_held;
-use crate::server::api::{By, Disk, Mutant};
+use crate::server::api::{By, Disk};
+use crate::server::mutant::Mutant;
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
 use crate::server::tokens::grants::{delegable, mount_point, note_bare};

@@ -1,4 +1,4 @@
-//! Requests: arrival, conflicts, waiting, fairness and execution.
+//! Requests: arrival, conflicts, waiting, rounds, fairness and execution.
 
 pub(super) mod arrival;
 pub(super) mod awaited;
@@ -8,4 +8,5 @@ pub(super) mod fairness;
 pub(super) mod inline_data;
 pub(super) mod listing_attrs;
 pub(super) mod replay;
+pub(super) mod rounds;
 pub(super) mod wound_wait;

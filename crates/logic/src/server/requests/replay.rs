@@ -17,7 +17,8 @@
 //! held meanwhile are bounded by those that clients may have under way.
 
 use super::conflicts::{Need, kept_of};
-use crate::server::api::{Bulk, By, Disk, Mutant};
+use crate::server::api::{Bulk, By, Disk};
+use crate::server::mutant::Mutant;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;

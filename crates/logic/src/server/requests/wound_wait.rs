@@ -6,7 +6,7 @@
 //! its own change. So the later one is refused, with nothing done: its caller lets go of the lock,
 //! and begins again. Of all requests the earliest is never put back, so one is always done.
 
-use crate::server::api::Mutant;
+use crate::server::mutant::Mutant;
 use crate::server::table::{File, Waiting};
 use crate::server::{Server, Step};
 use wire::{Refusal, RequestId, SessionId};

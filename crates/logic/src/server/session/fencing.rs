@@ -9,7 +9,7 @@
 //! goes on after `recall_ns` and a lease at most, and a fenced client has stopped by itself.
 
 use crate::server::Server;
-use crate::server::api::Mutant;
+use crate::server::mutant::Mutant;
 use crate::server::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};

@@ -10,7 +10,8 @@
 //! one that finds no room is forgotten, and its client, whose connection is ended later, sends it
 //! again.
 
-use crate::server::api::{Bulk, Event, Mutant, Output};
+use crate::server::api::{Bulk, Event, Output};
+use crate::server::mutant::Mutant;
 use crate::server::requests::conflicts::Plan;
 use crate::server::watch::queues::Key;
 use crate::server::{Server, Step};

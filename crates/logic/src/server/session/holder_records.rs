@@ -13,6 +13,7 @@ impl Server {
         let mut changed = core::mem::take(&mut self.held);
         for (session, fid) in changed.drain(..) {
             self.forget_room(session, fid);
+            self.forget_exclusive(fid);
             let most = self.may_hold(session, fid);
             let file = self.files.get_mut(&fid);
             let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) else {
@@ -29,6 +30,15 @@ impl Server {
         }
         // Its room is used again.
         self.held = changed;
+    }
+
+    /// Forgets that somebody held this Exclusive, if nobody does any more.
+    pub(crate) fn forget_exclusive(&mut self, fid: Fid) {
+        let file = self.files.get(&fid).into_iter();
+        let mut holders = file.flat_map(|file| file.holders.values());
+        if !holders.any(|holder| holder.right == Right::Exclusive) {
+            self.exclusive.remove(&fid);
+        }
     }
 
     /// The most that a client may hold: a client with a change that others may not see yet counts

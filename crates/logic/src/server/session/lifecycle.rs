@@ -1,6 +1,7 @@
 //! Sessions: greeting, end, and what is due at some time.
 
-use crate::server::api::{By, Conn, Event, Mutant, Output};
+use crate::server::api::{By, Conn, Event, Output};
+use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -225,6 +226,7 @@ impl Server {
         }
         for (fid, waiters, asks) in paid {
             self.forget_look(fid);
+            self.forget_exclusive(fid);
             self.write_off(&asks);
             self.look_again(step, (id, fid), waiters);
             self.recheck(step, fid, (id, None));

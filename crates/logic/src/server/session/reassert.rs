@@ -158,6 +158,9 @@ impl Server {
         holder.right = holding.right;
         (holder.epoch, holder.exclusive) = (self.boot, self.boot);
         (holder.hold, holder.known) = (holding.hold, holding.right < Right::Shared);
+        if holding.right == Right::Exclusive {
+            self.exclusive.insert(holding.fid);
+        }
         if let Some(session) = self.sessions.get_mut(&id) {
             session.fids.insert(holding.fid);
         }

@@ -100,6 +100,9 @@ impl Server {
             holder.exclusive = epoch;
         }
         holder.known = holder.known && held < Right::Shared;
+        if held == Right::Exclusive {
+            self.exclusive.insert(fid);
+        }
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fids.insert(fid);
         }

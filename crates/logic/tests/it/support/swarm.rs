@@ -168,14 +168,20 @@ impl Swarm {
                 .count() as u64
         };
         assert_eq!(alone(&self.sessions[&1]), files);
+        let cost = self.makes_snapshot("s");
+        assert_eq!(alone(&self.sessions[&1]), 0);
+        cost
+    }
+
+    /// One of them has a snapshot made.
+    pub fn makes_snapshot(&mut self, called: &str) -> Cost {
         let from = self.figures();
-        let (of, name) = (name("root"), name("s"));
+        let (of, name) = (name("root"), name(called));
         self.ask(2, Op::Volume(VolumeOp::Snapshot { of, name }));
         self.settle();
         let last = self.sessions[&2].request;
         let made = &self.answers[&(2, last)];
         assert!(matches!(made, Outcome::Volume(_)), "{made:?}");
-        assert_eq!(alone(&self.sessions[&1]), 0);
         self.since(from)
     }
 
