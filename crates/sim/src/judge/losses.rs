@@ -84,15 +84,13 @@ fn brought<'a>(case: &'a Case<'_>, value: &Value, host: u32) -> impl Iterator<It
         let session = applied.origin.map_or(0, |origin| origin.session);
         case.sessions.get(&session) == Some(&host)
     };
-    let sizes = case.applied.iter().filter(own).filter_map(move |applied| {
-        match (&applied.op, &applied.outcome) {
-            (Op::Write { fid, .. }, Outcome::Written { attr, .. }) if Some(*fid) == of => {
-                Some(attr.size / UNIT)
-            }
-            _ => None,
+    let own = case.applied.iter().filter(own);
+    own.filter_map(move |applied| match (&applied.op, &applied.outcome) {
+        (Op::Write { fid, .. }, Outcome::Written { attr, .. }) if Some(*fid) == of => {
+            Some(attr.size / UNIT)
         }
-    });
-    sizes
+        _ => None,
+    })
 }
 
 /// A value beside those of content and names that this sets.

@@ -25,8 +25,10 @@ pub(crate) enum Step {
     Stable,
     /// It is noted as whole.
     Whole,
-    /// The record is about to be changed.
+    /// The target is about to take over.
     Switching,
+    /// A server has read the record, and is about to change it.
+    Changing,
     /// It was changed, and the store is not open yet.
     Switched,
     /// The store is served at the target.
@@ -35,7 +37,7 @@ pub(crate) enum Step {
     Removing,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step::Begun,
     Step::Round,
     Step::Leaving,
@@ -44,6 +46,7 @@ const STEPS: [Step; 11] = [
     Step::Stable,
     Step::Whole,
     Step::Switching,
+    Step::Changing,
     Step::Switched,
     Step::Served,
     Step::Removing,
@@ -91,6 +94,7 @@ impl Cut {
             Whom::Target,
             Whom::Both,
             Whom::Command,
+            Whom::Database,
             Whom::Database,
         ]);
         let dies = power.map_or(How::Dies, How::Power);

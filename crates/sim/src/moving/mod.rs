@@ -232,6 +232,7 @@ impl Run {
     /// Changes the record; false: it was another one.
     async fn place(&self, before: &Placement, after: &Placement) -> Result<bool, Failed> {
         self.trace(&format!("{before:?} is to become {after:?}"));
+        self.reach(Step::Changing, [self.own; 2]).await;
         let placed = self.world.database_swap(before, after).await;
         self.rest(MS).await;
         self.trace(&format!("the change of the record: {placed:?}"));
