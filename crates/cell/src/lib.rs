@@ -34,8 +34,6 @@ mod machine;
 mod members;
 mod own;
 mod placement;
-#[cfg(test)]
-mod placement_tests;
 mod private;
 mod question;
 mod renewal;
@@ -59,7 +57,6 @@ pub use load::{Load, StoreLoad};
 pub use location::{DatabaseUrl, Location};
 pub use machine::{Machine, Role};
 pub use members::{Cell, CellError};
-pub use placement::{Part, Placement};
 pub use question::{Answer, AskError, Given, Invite, Question, ask, join};
 pub use renewal::Renewal;
 pub use replicas::Replicas;

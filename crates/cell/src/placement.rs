@@ -1,105 +1,42 @@
-//! Which server of the cell has a store: one record for each further store, in the cell's database.
-//!
-//! Guarantees: at any time at most one server serves a store, whichever of them crash, and however
-//! late a change of the record comes. A record is changed by compare-and-swap alone, and each
-//! change has a turn of its own, so that a change which was decided by an older record is not made.
-//! A server serves a store while its record names it and is not leaving; only that server itself
-//! can begin to leave. The other one takes over only with the turn in which the store was closed,
-//! so it never has less than everything. `placement_tests` tries all orders, with crashes.
+//! The records of which server has a store, in the cell's database; [`logic::placement`] decides
+//! about them.
 
 use crate::database::Changes;
 use crate::members::{Cell, CellError, decode, encode, place};
+use logic::placement::Placement;
 use serde::{Deserialize, Serialize};
 
 const STORES: &str = "stores";
 
-/// The place of a store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placement {
-    /// The server that has it.
-    pub server: String,
-    /// Raised with each change.
-    pub turn: u64,
-    /// The server that is about to take it over: nobody serves it then.
-    pub leaving_to: Option<String>,
+/// A placement as it is written.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    server: String,
+    turn: u64,
+    leaving_to: Option<String>,
 }
 
-/// The part of a server in the placement of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It serves the store.
-    Serves,
-    /// It had it, and another server is about to take it over in this turn; or it takes it back.
-    Leaves(u64),
-    /// Its copy is whole, and it is about to take over from another server.
-    Takes(u64),
-    /// Another server has it: a copy here is of no use.
-    Nothing,
+impl From<Record> for Placement {
+    fn from(record: Record) -> Placement {
+        Placement {
+            server: record.server,
+            turn: record.turn,
+            leaving_to: record.leaving_to,
+        }
+    }
 }
 
-impl Placement {
-    /// A store was made on this server.
-    #[must_use]
-    pub fn made(server: &str) -> Placement {
-        Placement {
-            server: server.to_owned(),
-            turn: 1,
-            leaving_to: None,
-        }
-    }
-
-    fn next(&self, server: &str, leaving_to: Option<&str>) -> Placement {
-        Placement {
-            server: server.to_owned(),
-            turn: self.turn + 1,
-            leaving_to: leaving_to.map(str::to_owned),
-        }
-    }
-
-    /// Its server is about to give it to another one; `None`: it is not there, or leaves already.
-    #[must_use]
-    pub fn leave(&self, own: &str, to: &str) -> Option<Placement> {
-        let may = self.server == own && self.leaving_to.is_none() && to != own;
-        may.then(|| self.next(own, Some(to)))
-    }
-
-    /// Its server takes it back; `None`: it is another's, or does not leave.
-    #[must_use]
-    pub fn stay(&self, own: &str) -> Option<Placement> {
-        let may = self.server == own && self.leaving_to.is_some();
-        may.then(|| self.next(own, None))
-    }
-
-    /// The other server takes it over, which has everything that it was when it was closed in this
-    /// turn; `None`: it was taken back meanwhile, or is for another one.
-    #[must_use]
-    pub fn arrive(&self, own: &str, closed_in: u64) -> Option<Placement> {
-        let may = self.turn == closed_in && self.leaving_to.as_deref() == Some(own);
-        may.then(|| self.next(own, None))
-    }
-
-    /// Its volumes are purged: no copy that a server still has counts any more.
-    #[must_use]
-    pub fn removed(&self) -> Placement {
-        self.next("", None)
-    }
-
-    /// Was it removed?
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.server.is_empty()
-    }
-
-    /// The part of a server. `whole_of`: its copy is whole, and was closed elsewhere in this turn.
-    #[must_use]
-    pub fn part(&self, own: &str, whole_of: Option<u64>) -> Part {
-        match (&self.leaving_to, whole_of) {
-            (None, _) if self.server == own => Part::Serves,
-            (Some(_), _) if self.server == own => Part::Leaves(self.turn),
-            (Some(to), Some(turn)) if to == own && turn == self.turn => Part::Takes(turn),
-            _ => Part::Nothing,
-        }
-    }
+fn written(placement: &Placement) -> Result<Vec<u8>, CellError> {
+    let Placement {
+        server,
+        turn,
+        leaving_to,
+    } = placement.clone();
+    encode(&Record {
+        server,
+        turn,
+        leaving_to,
+    })
 }
 
 impl Cell {
@@ -109,7 +46,8 @@ impl Cell {
     /// The database fails.
     pub fn placement(&self, store: u32) -> Result<Option<Placement>, CellError> {
         let bytes = self.database.get(&place(STORES, store))?;
-        bytes.as_deref().map(decode).transpose()
+        let record = bytes.as_deref().map(decode::<Record>).transpose()?;
+        Ok(record.map(Placement::from))
     }
 
     /// Changes the place of a store from one to the next; none: it is new, or gone. False: it was
@@ -125,9 +63,29 @@ impl Cell {
     ) -> Result<bool, CellError> {
         let at = place(STORES, store);
         let changes = Changes {
-            when: vec![(at.clone(), before.map(encode).transpose()?)],
-            then: vec![(at, after.map(encode).transpose()?)],
+            when: vec![(at.clone(), before.map(written).transpose()?)],
+            then: vec![(at, after.map(written).transpose()?)],
         };
         Ok(self.database.commit(&changes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of earlier versions are read, and theirs read what this one writes.
+    #[test]
+    fn a_record_is_written_as_it_always_was() {
+        let made = Placement::made("a");
+        let leaving = made.leave("a", "b").expect("it is there");
+        for (placement, text) in [
+            (made, r#"{"server":"a","turn":1,"leaving_to":null}"#),
+            (leaving, r#"{"server":"a","turn":2,"leaving_to":"b"}"#),
+        ] {
+            assert_eq!(written(&placement).unwrap(), text.as_bytes());
+            let record: Record = decode(text.as_bytes()).unwrap();
+            assert_eq!(Placement::from(record), placement);
+        }
     }
 }

@@ -21,6 +21,7 @@ mod locks;
 pub mod memory;
 pub mod pages;
 pub mod peers;
+pub mod placement;
 pub mod ranges;
 mod room;
 pub mod server;

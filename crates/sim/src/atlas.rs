@@ -6,7 +6,8 @@
 
 use crate::disk::{Trouble, Troubles};
 use crate::inject::Strike;
-use crate::plan::{self, Plan};
+use crate::moving::Cut;
+use crate::plan::Plan;
 use crate::power::blackout;
 use crate::rng::Rng;
 use store::Keep;
@@ -53,6 +54,16 @@ pub(crate) enum Fault {
     Liar { greedy: bool, ns: Time },
     /// A client's machine has memory for so few blocks for a while.
     Memory { host: u32, slots: u32, ns: Time },
+    /// Somebody moves the store to the server so many behind the one that has it, and `again`, if
+    /// that fails.
+    Move { hops: u32, again: bool },
+    /// Something happens at a step of the next move that comes to it.
+    CutMove { cut: Cut },
+    /// The cell's database is out of reach for a while: a change that is asked for is made, or made
+    /// later, or never.
+    Database { ns: Time },
+    /// A server does nothing for a while, and then goes on where it was.
+    Paused { server: u32, ns: Time },
 }
 
 /// A line of the atlas.
@@ -80,6 +91,10 @@ pub(crate) enum Kind {
     Rot,
     Liar,
     Memory,
+    Move,
+    CutMove,
+    Database,
+    Paused,
 }
 
 /// The costs that a fault may have. It may never cost anything that a fsync had answered for, make
@@ -121,7 +136,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 22] = [
+pub(crate) const ATLAS: [Line; 26] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -151,6 +166,11 @@ pub(crate) const ATLAS: [Line; 22] = [
     line(Kind::Liar, LATE),
     // Changed blocks are written back before they go.
     line(Kind::Memory, LATE),
+    // As a restart: for its clients the server is started again elsewhere.
+    line(Kind::Move, SESSION),
+    line(Kind::CutMove, SESSION),
+    line(Kind::Database, LATE),
+    line(Kind::Paused, LATE),
 ];
 
 impl Fault {
@@ -164,7 +184,11 @@ impl Fault {
             | Self::Mute { ns, .. }
             | Self::Disk { ns, .. }
             | Self::Liar { ns, .. }
-            | Self::Memory { ns, .. } => ns,
+            | Self::Memory { ns, .. }
+            | Self::Database { ns }
+            | Self::Paused { ns, .. } => ns,
+            Self::CutMove { cut } => cut.length(),
+            Self::Move { .. } => MOVE_NS,
             Self::Server { ns }
             | Self::Client { ns, .. }
             | Self::Killed { ns, .. }
@@ -196,6 +220,10 @@ impl Fault {
             Self::Rot { .. } => Kind::Rot,
             Self::Liar { .. } => Kind::Liar,
             Self::Memory { .. } => Kind::Memory,
+            Self::Move { .. } => Kind::Move,
+            Self::CutMove { .. } => Kind::CutMove,
+            Self::Database { .. } => Kind::Database,
+            Self::Paused { .. } => Kind::Paused,
         }
     }
 
@@ -270,8 +298,11 @@ impl Plan {
             all.session |= line.costs.session;
             all.unsynced |= line.costs.unsynced;
         }
-        // Clients that are there in time lose nothing by a restart.
-        all.session &= !kinds.contains(&Kind::Power) || !kinds.iter().all(|kind| kind.spares());
+        // Clients that are there in time lose nothing by a restart, here or elsewhere.
+        let restarts = [Kind::Power, Kind::Move]
+            .iter()
+            .any(|kind| kinds.contains(kind));
+        all.session &= !restarts || !kinds.iter().all(|kind| kind.spares());
         all
     }
 
@@ -413,39 +444,6 @@ impl Plan {
         }
     }
 
-    /// Memory that others want, drawn likewise: mostly all but the least, sometimes less of it.
-    pub(crate) fn draw_memory(&mut self, rng: &mut Rng) {
-        if !rng.chance(2 * RARE_PERMILLE) {
-            return;
-        }
-        self.client.dirty_slots = *rng.pick(&[u32::MAX, u32::MAX, 4, 8]);
-        if !self.deep && rng.chance(700) {
-            self.fill_caches(rng);
-        }
-        for _ in 0..rng.between(1, 6) {
-            let at = self.fault_time(rng);
-            let host = rng.between(1, u64::from(self.clients)) as u32;
-            let some = rng.between(1, u64::from(self.client.slots)) as u32;
-            let slots = *rng.pick(&[0, 0, some]);
-            let ns = rng.between(1, self.span_ns / 2);
-            self.faults.push((at, Fault::Memory { host, slots, ns }));
-        }
-    }
-
-    /// Programs have files enough that caches fill: of one or two there are blocks for any memory.
-    fn fill_caches(&mut self, rng: &mut Rng) {
-        self.names = rng.between(3, 10);
-        self.dirs = self.dirs.max(2);
-        self.units = self.units.max(16);
-        self.client.passing_bytes = u32::MAX;
-        for kind in [plan::Kind::Create, plan::Kind::Write, plan::Kind::Read] {
-            self.weights[kind as usize] = rng.between(40, 120);
-        }
-        for kind in [plan::Kind::Unlink, plan::Kind::Truncate, plan::Kind::Sync] {
-            self.weights[kind as usize] = rng.between(0, 5);
-        }
-    }
-
     /// Bytes of the disk that rot, drawn likewise; then the power may fail.
     pub(crate) fn draw_rot(&mut self, rng: &mut Rng) {
         if self.troubles().any() || !rng.chance(RARE_PERMILLE / 2) {
@@ -484,6 +482,8 @@ impl Plan {
     }
 }
 
+/// About how long a move takes.
+const MOVE_NS: Time = 30 * MS;
 /// How many worlds of a thousand have a rare fault of one sort.
 pub(crate) const RARE_PERMILLE: u64 = 100;
 /// How many of these have a power failure instead, of a thousand.

@@ -121,6 +121,12 @@ rare! {
     MadeAgain: "a change was made again as it had been",
     Shrunk: "a client gave blocks up for want of memory",
     AnotherServer: "another server took the place of a lost one, and knew no session",
+    Moved: "the store moved to another server",
+    MoveCut: "something happened to a server at a step of a move",
+    TakenBack: "a store was taken back by the server that it was leaving",
+    TakenOver: "a server that had died with a whole copy took the move to its end",
+    LateChange: "a change of the record was made that nobody had heard of",
+    Sought: "a client came to a server that had not got the store any more",
 }
 
 impl Rare {

@@ -211,10 +211,8 @@ impl World {
             Fault::Silence { host, ways, ns } => self.net.silence(self, host, (ways, ns)),
             Fault::Cut { host, ns } => self.net.cut(self, host, ns),
             Fault::Server { ns } => {
-                if self.server.up() {
-                    self.server.die(self, None);
-                    let then = Rc::clone(self);
-                    self.sched.at(now + ns, move || then.server.start(&then));
+                if self.server().up() {
+                    self.ends_for(self.owner(), None, ns);
                 }
             }
             Fault::SlowClient { host, by_ns, ns } => {
@@ -227,29 +225,31 @@ impl World {
                 self.mute.borrow_mut().insert(host, now + ns);
             }
             Fault::Disk { trouble, ns } => {
-                self.server.disk.borrow_mut().trouble(Some(trouble));
+                self.server().disk_mut().trouble(Some(trouble));
                 let then = Rc::clone(self);
-                let heal = move || then.server.disk.borrow_mut().trouble(None);
+                let heal = move || then.server().disk_mut().trouble(None);
                 self.sched.at(now + ns, heal);
             }
-            Fault::Rot { at_ppm } => self.server.disk.borrow_mut().rot(at_ppm),
+            Fault::Rot { at_ppm } => self.server().disk_mut().rot(at_ppm),
             Fault::Liar { greedy, ns } => self.liar_comes(greedy, now + ns),
             Fault::Power { ns, keep } => {
-                if self.server.up() {
-                    self.server.die(self, Some((keep, true)));
-                    let then = Rc::clone(self);
-                    self.sched.at(now + ns, move || then.server.start(&then));
+                if self.server().up() {
+                    self.ends_for(self.owner(), Some(keep), ns);
                 }
             }
             Fault::Replaced { ns } => {
-                if self.server.up() {
-                    self.server.die(self, None);
+                if self.server().up() {
+                    self.server().die(self, None);
                     let then = Rc::clone(self);
                     self.sched
-                        .at(now + ns, move || then.server.start_another(&then));
+                        .at(now + ns, move || then.server().start_another(&then));
                 }
             }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
+            Fault::Move { hops, again } => self.command_move(hops, again),
+            Fault::CutMove { cut } => self.moving.arm(cut),
+            Fault::Database { ns } => self.moving.database.away(now + ns),
+            Fault::Paused { server, ns } => self.pause(server as usize, now + ns),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();
                 if let Some(room) = room.filter(|room| room.alive()) {
@@ -314,7 +314,7 @@ impl World {
 
     /// All machines lose their power at once; others take the clients' places.
     fn blackout(self: &Rc<Self>, until: Time, keep: Keep) {
-        if !self.server.up() {
+        if !self.server().up() {
             return;
         }
         for room in self.alive() {
@@ -327,9 +327,8 @@ impl World {
         for host in killed {
             self.kernel_ends(host);
         }
-        self.server.die(self, Some((keep, false)));
-        let then = Rc::clone(self);
-        self.sched.at(until, move || then.server.start(&then));
+        self.server().die(self, Some((keep, false)));
+        self.comes_back_at(self.owner(), until);
     }
 
     fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {

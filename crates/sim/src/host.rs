@@ -1,31 +1,35 @@
-//! The room of the server: carries out what `logic::server::Server` says, and survives its death.
+//! The room of a server: carries out what `logic::server::Server` says, and survives its death.
 
 use crate::clock::Clock;
 use crate::coverage::{self, Rare};
 use crate::disk::{Closed, DiskRoom, UNIT, Units};
 use crate::liar::LIAR;
+use crate::moving::Site;
 use crate::network::Beside;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
+use logic::Ticket;
 use logic::peers::Policy;
 use logic::server::{Conn, Disk, Event, Input, Options, Output, Server};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use store::Keep;
-use wire::{Fid, Place, SessionId, Time, ToServer};
+use wire::{Fid, SessionId, Time, ToServer};
 
-/// The server's machine and disk.
+/// A server's machine and disk.
 pub(crate) struct ServerRoom {
+    /// Its number among the servers.
+    own: usize,
     options: Options,
     clock: Clock,
     machine: RefCell<Option<Server>>,
     /// The room of the last outputs, to be used again.
     outputs: RefCell<Vec<Output>>,
-    pub(crate) disk: RefCell<DiskRoom>,
-    boots: Cell<u64>,
-    /// Where the logs of earlier runs end.
-    left: RefCell<Vec<Place>>,
+    /// The store's directory, where it is here.
+    disk: RefCell<Option<DiskRoom>>,
+    /// The rest of what it has where the store moves.
+    pub(crate) site: Site,
     /// Sessions that the last run had fenced when it stopped, and had told nobody.
     fencing: RefCell<Vec<SessionId>>,
     tick_at: Cell<Option<Time>>,
@@ -34,25 +38,52 @@ pub(crate) struct ServerRoom {
 }
 
 impl ServerRoom {
-    pub(crate) fn new(options: Options, clock: Clock, disk: DiskRoom) -> Self {
+    pub(crate) fn new(
+        own: usize,
+        (options, clock): (Options, Clock),
+        disk: Option<DiskRoom>,
+    ) -> Self {
         Self {
+            own,
             options,
             clock,
             machine: RefCell::new(None),
             outputs: RefCell::default(),
             disk: RefCell::new(disk),
-            boots: Cell::new(0),
-            left: RefCell::default(),
+            site: Site::new(),
             fencing: RefCell::default(),
             tick_at: Cell::new(None),
             replaced: Cell::new(false),
         }
     }
 
+    /// The store's directory, which is here.
+    pub(crate) fn disk(&self) -> Ref<'_, DiskRoom> {
+        Ref::map(self.disk.borrow(), |disk| {
+            disk.as_ref().expect("the store's directory is here")
+        })
+    }
+
+    pub(crate) fn disk_mut(&self) -> RefMut<'_, DiskRoom> {
+        RefMut::map(self.disk.borrow_mut(), |disk| {
+            disk.as_mut().expect("the store's directory is here")
+        })
+    }
+
+    /// Is the store's directory here?
+    pub(crate) fn has_disk(&self) -> bool {
+        self.disk.borrow().is_some()
+    }
+
+    /// The store's directory is this from now on. The one that was here.
+    pub(crate) fn put_disk(&self, disk: Option<DiskRoom>) -> Option<DiskRoom> {
+        self.disk.replace(disk)
+    }
+
     /// The process ends, since its disk could not be written or made stable. Somebody starts it
     /// again.
     fn stop(&self, world: &Rc<World>, why: String) {
-        if !self.disk.borrow().shaken() {
+        if !self.disk().shaken() {
             return world.fail(wrong!("the server stops: {why}"));
         }
         world.meet(Rare::Stopped.bit());
@@ -63,9 +94,8 @@ impl ServerRoom {
     fn revive(&self, world: &Rc<World>) {
         let most = self.options.lease_ns / 8;
         let delay = world.rng.borrow_mut().between(1_000_000, most);
-        let then = Rc::clone(world);
         let at = world.sched.now() + delay;
-        world.sched.at(at, move || then.server.start(&then));
+        world.comes_back_at(self.own, at);
     }
 
     pub(crate) fn up(&self) -> bool {
@@ -80,22 +110,14 @@ impl ServerRoom {
     }
 
     fn forget_sessions(&self, world: &Rc<World>) {
-        let known = self.disk.borrow().sessions();
+        let known = self.disk().sessions();
         for session in known {
-            self.disk.borrow_mut().close_session(session);
+            self.disk_mut().close_session(session);
             world.on_fenced(session);
         }
-        if let Err(why) = self.disk.borrow_mut().write_out() {
+        if let Err(why) = self.disk_mut().write_out() {
             world.fail(wrong!("the disk of another server: {why}"));
         }
-    }
-
-    fn count_boot(&self) {
-        if self.boots.get() > 0 {
-            let (boot, record) = (self.boots.get() << 40, self.disk.borrow().left());
-            self.left.borrow_mut().push(Place { boot, record });
-        }
-        self.boots.set(self.boots.get() + 1);
     }
 
     /// Starts, or starts again with what the disk has.
@@ -103,10 +125,10 @@ impl ServerRoom {
         if self.up() {
             return;
         }
-        let opened = self.disk.borrow_mut().open();
+        let opened = self.disk_mut().open();
         match opened {
             Ok(()) => {}
-            Err(Closed::Disk(what)) if self.disk.borrow().troubled() => {
+            Err(Closed::Disk(what)) if self.disk().troubled() => {
                 world.trace(|| format!("server does not start: {what}"));
                 world.meet(Rare::NotStarted.bit());
                 return self.revive(world);
@@ -118,10 +140,10 @@ impl ServerRoom {
         if self.replaced.take() {
             self.forget_sessions(world);
         } else {
-            self.count_boot();
+            self.disk_mut().count_boot();
         }
-        let known = self.disk.borrow().sessions();
-        let epoch = self.boots.get() << 40;
+        let known = self.disk().sessions();
+        let epoch = self.disk().boots << 40;
         let root = Fid::root(1);
         world.trace(|| format!("server starts, knows {known:?}"));
         if !known.is_empty() {
@@ -134,12 +156,12 @@ impl ServerRoom {
             }
         }
         let now = self.clock.shows(world.sched.now());
-        let newest = self.disk.borrow().newest();
+        let newest = self.disk().newest();
         let options = self.options.clone();
-        let held = self.disk.borrow().may_hold();
+        let held = self.disk().may_hold();
         let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
-        let away = self.disk.borrow().away();
-        let server = server.after(self.left.borrow().clone()).without(&away);
+        let away = self.disk().away();
+        let server = server.after(self.disk().runs.clone()).without(&away);
         for session in away {
             world.on_unlocked(session, None);
         }
@@ -154,19 +176,35 @@ impl ServerRoom {
     /// The process dies; with its machine, if that lost its power, alone or with all others, and
     /// kept this of what was not stable.
     pub(crate) fn die(&self, world: &Rc<World>, power: Option<(Keep, bool)>) {
-        world.trace(|| "server dies".into());
+        world.trace(|| format!("{} dies", world.server_name(self.own)));
+        self.end_machine();
+        if let Some(disk) = &mut *self.disk.borrow_mut() {
+            match power {
+                Some((keep, _)) if disk.is_at_rest() => disk.power_at_rest(keep),
+                Some((keep, alone)) => {
+                    if let Err(wrong) = disk.power(keep, alone) {
+                        world.fail(wrong);
+                    }
+                }
+                None => disk.die(),
+            }
+        }
+        world.net.server_died(world, self.own);
+    }
+
+    fn end_machine(&self) {
         *self.machine.borrow_mut() = None;
         self.tick_at.set(None);
-        let disk = &mut *self.disk.borrow_mut();
-        match power {
-            Some((keep, alone)) => {
-                if let Err(wrong) = disk.power(keep, alone) {
-                    world.fail(wrong);
-                }
-            }
-            None => disk.die(),
+    }
+
+    /// Serves no more, and leaves the store at rest for another server.
+    pub(crate) fn close(&self, world: &Rc<World>) {
+        world.trace(|| format!("{} closes the store", world.server_name(self.own)));
+        self.end_machine();
+        if let Err(what) = self.disk_mut().close() {
+            world.fail(wrong!("the store cannot be closed: {what}"));
         }
-        world.net.server_died(world);
+        world.net.server_died(world, self.own);
     }
 
     /// Have these sessions taken all that they are to be told of what they watch?
@@ -181,7 +219,7 @@ impl ServerRoom {
         let machine = self.machine.borrow();
         let server = machine.as_ref()?;
         let figures = server.figures();
-        let held = self.disk.borrow().held();
+        let held = self.disk().held();
         let locked = figures.locks + figures.lock_waits;
         let idle = figures.waiting + locked == 0;
         let clean = server.tokens().is_empty() && idle && held == 0;
@@ -190,8 +228,11 @@ impl ServerRoom {
 
     pub(crate) fn message(&self, world: &Rc<World>, from: Conn, beside: Beside<ToServer>) {
         let Beside { message, units } = beside;
+        if !self.has_disk() {
+            return;
+        }
         let bulk_len = (units.len() as u64 * UNIT) as u32;
-        let bulk = self.disk.borrow_mut().hold(units);
+        let bulk = self.disk_mut().hold(units);
         self.input(
             world,
             Input::Message {
@@ -210,8 +251,8 @@ impl ServerRoom {
             let Some(server) = machine.as_mut() else {
                 return;
             };
-            world.trace(|| format!("server < {input:?}"));
-            let disk = &mut *self.disk.borrow_mut();
+            world.trace(|| format!("{} < {input:?}", world.server_name(self.own)));
+            let disk = &mut *self.disk_mut();
             let now = self.clock.shows(world.sched.now());
             let asked = server.oldest_question();
             server.handle(now, input, disk, &mut outputs);
@@ -236,41 +277,31 @@ impl ServerRoom {
     }
 
     fn output(&self, world: &Rc<World>, output: Output) {
-        world.trace(|| format!("server > {output:?}"));
+        world.trace(|| format!("{} > {output:?}", world.server_name(self.own)));
         world.meet(coverage::of_server(&output));
         match output {
             Output::Send { to, message, bulk } => {
                 let units = match bulk {
                     0 => Units::new(),
-                    bulk => self.disk.borrow_mut().release(bulk),
+                    bulk => self.disk_mut().release(bulk),
                 };
                 world.net.to_client(world, to, Beside { message, units });
             }
             Output::Sync { ticket } => {
-                let (then, boot) = (Rc::clone(world), self.boots.get());
-                let upto = self.disk.borrow().position();
+                let (own, boot) = (self.own, self.disk().boots);
+                let upto = self.disk().position();
                 let delay =
                     world.rng.borrow_mut().between(50_000, 3_000_000) + world.late_ns(NOBODY);
-                world.sched.at(world.sched.now() + delay, move || {
-                    let server = &then.server;
-                    if server.boots.get() == boot && server.up() {
-                        let synced = server.disk.borrow_mut().sync();
-                        let ok = synced.is_ok();
-                        if ok {
-                            server.disk.borrow_mut().answered(upto);
-                        }
-                        server.input(&then, Input::Synced { ticket, ok });
-                        if let Err(why) = synced
-                            && server.up()
-                        {
-                            then.meet(Rare::SyncFailed.bit());
-                            server.stop(&then, why);
-                        }
+                let at = world.sched.now() + delay;
+                world.when_running(own, at, move |world| {
+                    let server = &world.servers[own];
+                    if server.up() && server.disk().boots == boot {
+                        server.sync(world, ticket, upto);
                     }
                 });
             }
             Output::Discard { bulk } => {
-                self.disk.borrow_mut().release(bulk);
+                self.disk_mut().release(bulk);
             }
             Output::Close { conn, violation } => {
                 if world.net.owner(conn) == Some(LIAR) {
@@ -285,8 +316,23 @@ impl ServerRoom {
             Output::Event(Event::Unlocked { session, fid }) => {
                 world.on_unlocked(session, Some(fid));
             }
-            Output::Event(Event::GraceOver) => self.disk.borrow_mut().all_held = true,
+            Output::Event(Event::GraceOver) => self.disk_mut().all_held = true,
             Output::Event(_) => {}
+        }
+    }
+
+    fn sync(&self, world: &Rc<World>, ticket: Ticket, upto: u64) {
+        let synced = self.disk_mut().sync();
+        let ok = synced.is_ok();
+        if ok {
+            self.disk_mut().answered(upto);
+        }
+        self.input(world, Input::Synced { ticket, ok });
+        if let Err(why) = synced
+            && self.up()
+        {
+            world.meet(Rare::SyncFailed.bit());
+            self.stop(world, why);
         }
     }
 
@@ -296,7 +342,7 @@ impl ServerRoom {
             let Some(server) = machine.as_ref() else {
                 return;
             };
-            let deadlines = [server.deadline(), self.disk.borrow().tend_at()];
+            let deadlines = [server.deadline(), self.disk().tend_at()];
             deadlines.into_iter().flatten().min()
         };
         let Some(deadline) = deadline else { return };
@@ -306,14 +352,14 @@ impl ServerRoom {
             return;
         }
         self.tick_at.set(Some(at));
-        let then = Rc::clone(world);
-        world.sched.at(at, move || {
-            if then.server.tick_at.get() == Some(at) {
-                let server = &then.server;
+        let own = self.own;
+        world.when_running(own, at, move |world| {
+            let server = &world.servers[own];
+            if server.tick_at.get() == Some(at) {
                 server.tick_at.set(None);
-                let now = server.clock.shows(then.sched.now());
-                server.disk.borrow_mut().tend(now);
-                server.input(&then, Input::Tick);
+                let now = server.clock.shows(world.sched.now());
+                server.disk_mut().tend(now);
+                server.input(world, Input::Tick);
             }
         });
     }

@@ -1,6 +1,7 @@
 //! Planted faults: a test of the judge. Each is one rule broken on purpose, in one line of a
 //! machine; a judge that misses one would miss its like in earnest.
 
+use crate::moving;
 use crate::run::{RunOptions, is_planted, run_seed};
 use logic::{client, server};
 use std::fmt;
@@ -14,13 +15,15 @@ pub enum Mutant {
     Server(server::Mutant),
     /// In the store, which is the disk of one world in four.
     Store(store::Mutant),
+    /// In how servers give the store to each other.
+    Moving(moving::Mutant),
 }
 
 impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 77] = [
+    pub const ALL: [Self; 82] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -98,6 +101,11 @@ impl Mutant {
         Self::Client(client::Mutant::AnswersWithoutRoom),
         Self::Client(client::Mutant::ReturnsRoomUnwritten),
         Self::Client(client::Mutant::TellsOneDescriptor),
+        Self::Moving(moving::Mutant::ServesOn),
+        Self::Moving(moving::Mutant::ServesAnyCopy),
+        Self::Moving(moving::Mutant::SkipsLastRound),
+        Self::Moving(moving::Mutant::CarriesPart),
+        Self::Moving(moving::Mutant::TakesUnstable),
     ];
 }
 
@@ -107,6 +115,7 @@ impl fmt::Display for Mutant {
             Self::Client(mutant) => write!(f, "client {mutant:?}"),
             Self::Server(mutant) => write!(f, "server {mutant:?}"),
             Self::Store(mutant) => write!(f, "store {mutant:?}"),
+            Self::Moving(mutant) => write!(f, "moving {mutant:?}"),
         }
     }
 }

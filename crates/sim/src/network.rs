@@ -12,13 +12,14 @@ use crate::atlas::Ways;
 use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::inject::Strike;
+use crate::question::Question;
 use crate::world::{NOBODY, World};
 use logic::client;
-use logic::server::{self, Conn};
+use logic::server::Conn;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use wire::{Epoch, Fid, RequestId, Time, ToClient, ToServer};
+use wire::{Time, ToClient, ToServer};
 
 /// A message and the bytes beside it.
 #[derive(Clone, Debug)]
@@ -34,6 +35,9 @@ struct Link {
     silent_until: [Time; 2],
     /// No connection is made before this time.
     down_until: Time,
+    /// The server that is dialed, and since when there has been no connection.
+    at: usize,
+    lost_at: Option<Time>,
     /// Nothing arrives before what must not be overtaken.
     floor: [Time; 2],
     /// When the last message of this way arrives: of the short ones, and of the long ones.
@@ -57,31 +61,6 @@ impl Link {
     }
 }
 
-/// A question of the server to a client, by the names that the answer repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Question {
-    Recall(Fid, Epoch),
-    Confirm(RequestId),
-}
-
-impl Question {
-    fn asked(message: &ToClient) -> Option<Self> {
-        match message {
-            ToClient::Recall(recall) => Some(Self::Recall(recall.fid, recall.epoch)),
-            ToClient::Confirm { request } => Some(Self::Confirm(*request)),
-            _ => None,
-        }
-    }
-
-    fn answered(message: &ToServer) -> Option<Self> {
-        match message {
-            ToServer::Returned(returned) => Some(Self::Recall(returned.fid, returned.epoch)),
-            ToServer::Confirmed { request } => Some(Self::Confirm(*request)),
-            _ => None,
-        }
-    }
-}
-
 /// A client speaks at least every quarter of its lease: after so many lost messages in a row it may
 /// not have been heard for a whole one. A question is repeated no more often, and where the
 /// patience of the server is short it is over after a few tries.
@@ -92,6 +71,8 @@ const MUTING_LOSSES: u32 = 3;
 pub(crate) struct Network {
     links: RefCell<BTreeMap<u32, Link>>,
     owners: RefCell<BTreeMap<Conn, u32>>,
+    /// The servers of connections.
+    sides: RefCell<BTreeMap<Conn, usize>>,
     /// Connections that the server has ended: it hears nothing more from them.
     closed: RefCell<BTreeSet<Conn>>,
     last_conn: Cell<Conn>,
@@ -145,22 +126,33 @@ impl Network {
         let then = Rc::clone(world);
         world.sched.at(world.sched.now() + wait, move || {
             then.net.owners.borrow_mut().remove(&conn);
-            then.to_server(server::Input::Gone { conn });
+            then.to_server_gone(conn);
         });
     }
 
     /// Somebody says this to the server on a connection of its own, and hears nothing.
     pub(crate) fn says(&self, world: &Rc<World>, words: [ToServer; 2]) {
-        self.last_conn.set(self.last_conn.get() + 1);
-        let conn = self.last_conn.get();
+        let conn = self.new_conn(world.owner());
         for message in words {
             let units = Units::new();
             world.message_to_server(conn, Beside { message, units });
         }
-        world.to_server(server::Input::Gone { conn });
+        world.to_server_gone(conn);
     }
 
-    fn connect_later(&self, world: &Rc<World>, host: u32, after: Time) {
+    fn new_conn(&self, side: usize) -> Conn {
+        let conn = self.last_conn.get() + 1;
+        self.last_conn.set(conn);
+        self.sides.borrow_mut().insert(conn, side);
+        conn
+    }
+
+    /// The server of a connection.
+    pub(crate) fn side(&self, conn: Conn) -> usize {
+        self.sides.borrow().get(&conn).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn connect_later(&self, world: &Rc<World>, host: u32, after: Time) {
         let delay = after + world.rng.borrow_mut().between(100_000, 3_000_000);
         let then = Rc::clone(world);
         world.sched.at(world.sched.now() + delay, move || {
@@ -184,12 +176,18 @@ impl Network {
                 .fold(link.down_until, |a, &b| a.max(b));
             if blocked > now {
                 Some(blocked - now)
-            } else if !world.server_up() {
+            } else if !world.servers[link.at].up() {
+                if world.servers.len() > 1 {
+                    let lost_at = *link.lost_at.get_or_insert(now);
+                    let at = link.at;
+                    drop(links);
+                    return world.seek(host, (at, now - lost_at));
+                }
                 Some(5_000_000)
             } else {
-                self.last_conn.set(self.last_conn.get() + 1);
-                link.conn = Some(self.last_conn.get());
-                self.owners.borrow_mut().insert(self.last_conn.get(), host);
+                let conn = self.new_conn(link.at);
+                (link.conn, link.lost_at) = (Some(conn), None);
+                self.owners.borrow_mut().insert(conn, host);
                 None
             }
         };
@@ -200,6 +198,13 @@ impl Network {
                 let version = wire::VERSION;
                 world.to_room(host, client::Input::Connected { version }, Units::new());
             }
+        }
+    }
+
+    /// From now on a client dials this server.
+    pub(crate) fn turn(&self, host: u32, to: usize) {
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.at = to;
         }
     }
 
@@ -219,9 +224,7 @@ impl Network {
         let delay = world.rng.borrow_mut().between(0, 2_000_000);
         let then = Rc::clone(world);
         let heard = world.sched.now().max(silent_until) + delay;
-        world.sched.at(heard, move || {
-            then.to_server(server::Input::Gone { conn });
-        });
+        world.sched.at(heard, move || then.to_server_gone(conn));
         let then = Rc::clone(world);
         world.sched.at(world.sched.now(), move || {
             then.to_room(host, client::Input::Gone, Units::new());
@@ -245,14 +248,20 @@ impl Network {
         }
     }
 
-    /// All links break.
-    pub(crate) fn server_died(&self, world: &Rc<World>) {
-        let hosts: Vec<u32> = self.links.borrow().keys().copied().collect();
+    /// All links to a server break.
+    pub(crate) fn server_died(&self, world: &Rc<World>, own: usize) {
+        let is_there = |conn: &Conn| self.side(*conn) == own;
+        let links = self.links.borrow();
+        let to_here = links
+            .iter()
+            .filter(|(_, link)| link.conn.as_ref().is_none_or(is_there));
+        let hosts: Vec<u32> = to_here.map(|(host, _)| *host).collect();
+        drop(links);
         for host in hosts {
             self.hangup(world, host);
         }
         // Nor does anything arrive from machines that were killed before.
-        self.owners.borrow_mut().clear();
+        self.owners.borrow_mut().retain(|conn, _| !is_there(conn));
     }
 
     /// Nothing gets through on these ways for a while.

@@ -153,6 +153,8 @@ pub(crate) struct Plan {
     pub(crate) signals: (u64, Time),
     /// The volume may have only so much.
     pub(crate) limits: Option<Limits>,
+    /// So many servers: the store moves between them.
+    pub(crate) servers: u32,
     /// Clients lend blocks to each other, like this.
     pub(crate) neighbours: Option<Neighbours>,
     /// A further fault, and its message: no seed draws it.
@@ -186,6 +188,7 @@ impl Plan {
         plan.draw_ends(seed);
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
+        plan.draw_store_moves(&mut Rng::new(!seed.rotate_left(36)));
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
         plan.draw_limits(&mut Rng::new(!seed.rotate_left(20)));
         plan.draw_turns(&mut Rng::new(seed.rotate_left(28)));
@@ -340,7 +343,7 @@ impl Plan {
             notify_ns: *rng.pick(&[5_000, 50_000, 400_000, 2 * MS]),
             kernel_ns: *rng.pick(&[2_000, 20_000, 60_000]),
             press_ns: *rng.pick(&[MS, 10 * MS, 500 * MS]),
-            weather: Weather::drawn(rng, calm),
+            weather: Weather::draw(rng, calm),
             client,
             server,
             span_ns: 500 * MS,
@@ -354,6 +357,7 @@ impl Plan {
             snapshots: 0,
             signals: (0, 0),
             limits: None,
+            servers: 1,
             neighbours: None,
             strike: None,
             disk_strike: None,

@@ -20,6 +20,10 @@ impl Kind {
                 | Self::Power
                 | Self::Drift
                 | Self::Memory
+                | Self::Move
+                | Self::CutMove
+                | Self::Database
+                | Self::Paused
         )
     }
 }
@@ -28,7 +32,11 @@ impl Plan {
     /// Does the server's machine lose its power, alone or with others?
     pub(crate) fn power_fails(&self) -> bool {
         let mut faults = self.faults.iter().map(|(_, fault)| fault);
-        faults.any(|fault| matches!(fault, Fault::Blackout { .. } | Fault::Power { .. }))
+        faults.any(|fault| match fault {
+            Fault::Blackout { .. } | Fault::Power { .. } => true,
+            Fault::CutMove { cut } => cut.is_power(),
+            _ => false,
+        })
     }
 
     /// Both, each drawn from a sequence of its own.
@@ -69,7 +77,7 @@ impl Plan {
 }
 
 /// For how long the power is away, and what the disk keeps.
-fn power(rng: &mut Rng) -> (Time, Keep) {
+pub(crate) fn power(rng: &mut Rng) -> (Time, Keep) {
     let torn = Keep::Torn(rng.between(1, 99) as u8);
     let keep = *rng.pick(&[Keep::Synced, torn, torn]);
     (rng.between(1, 100) * MS, keep)

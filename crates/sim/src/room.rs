@@ -360,7 +360,8 @@ impl Room {
         }
         world.history.lost(self.host, world.sched.moment());
         world.history.admits(self.host, event);
-        let spared = world.plan.power_fails() && !world.plan.costs().session;
+        let restarts = world.plan.power_fails() || world.servers.len() > 1;
+        let spared = restarts && !world.plan.costs().session;
         if spared && matches!(event, Event::ChangesLost { .. }) {
             world.fail(wrong!("h{} has lost what it was answered", self.host));
         }

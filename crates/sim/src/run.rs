@@ -147,11 +147,19 @@ pub fn check(seed: u64, options: &RunOptions) -> Result<(), OnlyError> {
     options.only.check(&Plan::draw(seed, options.size))
 }
 
-/// Is the planted fault a part of this seed's world? A store's is only where the real store is: any
-/// other world is the same with it and without.
+/// Does the store of this seed's world move between servers?
+pub fn has_moves(seed: u64, options: &RunOptions) -> bool {
+    Plan::draw(seed, options.size).servers > 1
+}
+
+/// Is the planted fault a part of this seed's world? A store's is only where the real store is, one
+/// of moves only where the store moves: any other world is the same with it and without.
 pub(crate) fn is_planted(seed: u64, options: &RunOptions) -> bool {
-    let of_store = matches!(options.mutant, Some(Mutant::Store(_)));
-    !of_store || World::new(seed, options).has_real_store()
+    match options.mutant {
+        Some(Mutant::Store(_)) => World::new(seed, options).has_real_store(),
+        Some(Mutant::Moving(_)) => has_moves(seed, options),
+        _ => true,
+    }
 }
 
 /// A run and what took part.

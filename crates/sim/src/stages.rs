@@ -26,7 +26,7 @@ const EXCHANGES: Time = 4;
 
 impl World {
     pub(crate) fn stages(self: &Rc<Self>) -> Option<Judged> {
-        self.server.start(self);
+        self.servers_begin();
         let go = Signal::new(&self.sched);
         let first = (1..=self.plan.clients).filter(|&host| self.only.has_machine(host));
         let rooms: Vec<Rc<Room>> = first.map(|host| self.add_host(host)).collect();
@@ -43,7 +43,7 @@ impl World {
         let faults_end = self.faults_end.get();
         self.lift_limits(faults_end.max(self.sched.now() + self.plan.span_ns));
         let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
-        let quiet = || ended(self) && self.sched.now() >= faults_end && self.server.up();
+        let quiet = || ended(self) && self.sched.now() >= faults_end && self.settled();
         let wait = faults_end - self.sched.now() + patience;
         if !self.until(wait, "a call", quiet) {
             return None;
@@ -64,8 +64,18 @@ impl World {
     fn lift_limits(self: &Rc<Self>, at: Time) {
         let world = Rc::clone(self);
         self.sched.at(at, move || {
-            world.server.disk.borrow_mut().limit(None);
+            world.lift_limits_now();
         });
+    }
+
+    /// The store may be between two servers at that time.
+    fn lift_limits_now(self: &Rc<Self>) {
+        if self.settled() || self.servers.len() == 1 {
+            return self.server().disk_mut().limit(None);
+        }
+        let world = Rc::clone(self);
+        let soon = self.sched.now() + MS;
+        self.sched.at(soon, move || world.lift_limits_now());
     }
 
     /// Where all programs want the same object, a call may come behind one of each.
@@ -182,14 +192,15 @@ impl World {
     fn judge(self: &Rc<Self>) -> Option<Judged> {
         // A machine that vanished keeps what it had until another one wants it.
         let left_over = self
-            .server
+            .server()
             .left_over()
             .filter(|_| !self.plan.loses_anybody());
         if let Some(left_over) = left_over {
             self.fail(wrong!("the server has something left: {left_over}"));
         }
-        let mut disk = self.server.disk.borrow_mut();
-        if let Some(wrong) = disk.broken.take() {
+        let mut disk = self.server().disk_mut();
+        let broken = disk.broken.take();
+        if let Some(wrong) = broken {
             self.fail(wrong);
         }
         if let Err(what) = disk.settle() {

@@ -98,7 +98,7 @@ impl World {
         if rng.chance(500) {
             return (root, recursive);
         }
-        let mut files = self.server.disk.borrow().files();
+        let mut files = self.server().disk().files();
         files.retain(|(_, attr)| attr.kind == Kind::Directory || rng.chance(300));
         let at = rng.below(files.len() as u64) as usize;
         (files.get(at).map_or(root, |(fid, _)| *fid), recursive)
@@ -109,6 +109,6 @@ impl World {
         let rooms = self.alive();
         let mine = rooms.iter().map(|room| room.session()).collect();
         let asks = |room: &Rc<Room>| room.with(|machine| machine.figures().unwatched > 0);
-        self.server.all_told(&mine) && !rooms.iter().any(asks)
+        self.server().all_told(&mine) && !rooms.iter().any(asks)
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// That of a world; a calm one loses and repeats nothing.
-    pub(crate) fn drawn(rng: &mut Rng, calm: bool) -> Self {
+    /// That of a world; `calm`: nothing is lost.
+    pub(crate) fn draw(rng: &mut Rng, calm: bool) -> Self {
         let mut weather = Self {
             base_ns: rng.between(10_000, 300_000),
             jitter_ns: *rng.pick(&[5_000, 100_000, 2 * MS, 20 * MS]),

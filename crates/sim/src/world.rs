@@ -12,11 +12,12 @@ use crate::kernel::Kernel;
 use crate::lending::Lending;
 use crate::liar::{LIAR, Liar};
 use crate::locker::{Board, Locker};
+use crate::moving::Moving;
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
 use crate::numbering::Stage;
 use crate::only::{Extra, Only};
-use crate::plan::Plan;
+use crate::plan::{CLOCKS, Plan};
 use crate::program::Program;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
@@ -58,7 +59,9 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) net: Network,
     pub(crate) history: History,
-    pub(crate) server: ServerRoom,
+    /// Those of which each has the store at times; mostly there is one.
+    pub(crate) servers: Vec<ServerRoom>,
+    pub(crate) moving: Moving,
     trace: Trace,
     /// Rare things that happened: see [`Rare`].
     met: Cell<u128>,
@@ -94,11 +97,12 @@ impl World {
             0 => seed,
             salt => Rng::of(Branch::World, &[seed, u64::from(salt)]).next(),
         };
-        let mut store = None;
+        let (mut store, mut moving) = (None, None);
         match options.mutant {
             Some(Mutant::Client(mutant)) => plan.client.mutant = Some(mutant),
             Some(Mutant::Server(mutant)) => plan.server.mutant = Some(mutant),
             Some(Mutant::Store(mutant)) => store = Some(mutant),
+            Some(Mutant::Moving(mutant)) => moving = Some(mutant),
             None => {}
         }
         // Which disk it is does not depend on what is left out.
@@ -120,11 +124,8 @@ impl World {
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {
-            server: ServerRoom::new(
-                plan.server.clone(),
-                Clock::new(START, 0, plan.drift(NOBODY)),
-                disk,
-            ),
+            servers: servers(&plan, disk),
+            moving: Moving::new(moving),
             sched,
             key,
             only,
@@ -178,16 +179,27 @@ impl World {
         self.sched.now() < self.faults_end.get()
     }
 
-    pub(crate) fn server_up(&self) -> bool {
-        self.server.up()
+    /// The number of the server that has the store, as the cell's record says.
+    pub(crate) fn owner(&self) -> usize {
+        self.moving.database.owner()
     }
 
-    pub(crate) fn to_server(self: &Rc<Self>, input: server::Input) {
-        self.server.input(self, input);
+    /// That server.
+    pub(crate) fn server(&self) -> &ServerRoom {
+        &self.servers[self.owner()]
+    }
+
+    /// A connection has ended.
+    pub(crate) fn to_server_gone(self: &Rc<Self>, conn: Conn) {
+        self.at_server_of(conn, move |world, server| {
+            server.input(world, server::Input::Gone { conn });
+        });
     }
 
     pub(crate) fn message_to_server(self: &Rc<Self>, conn: Conn, beside: Beside<ToServer>) {
-        self.server.message(self, conn, beside);
+        self.at_server_of(conn, move |world, server| {
+            server.message(world, conn, beside);
+        });
     }
 
     pub(crate) fn to_room(self: &Rc<Self>, host: u32, input: client::Input, units: Units) {
@@ -394,7 +406,7 @@ impl World {
     fn exposed(&self) -> u64 {
         match self.plan.disk_strike {
             Some((_, call)) => {
-                let met = self.server.disk.borrow().failed_calls() > 0;
+                let met = self.server().disk().failed_calls() > 0;
                 u64::from(call) - u64::from(!met)
             }
             None => u64::from(self.exposed.get()),
@@ -427,7 +439,7 @@ impl World {
 
     /// Is the server's disk the real store?
     pub(crate) fn has_real_store(&self) -> bool {
-        self.server.disk.borrow().met.get() & Rare::Stored.bit() != 0
+        self.server().disk().met.get() & Rare::Stored.bit() != 0
     }
 
     fn all_met(&self) -> u128 {
@@ -436,8 +448,22 @@ impl World {
         } else {
             Rare::Large.bit()
         };
-        self.met.get() | self.server.disk.borrow().met.get() | large
+        self.met.get() | self.server().disk().met.get() | large
     }
+}
+
+/// The servers of a world: the first one has the store at the beginning. Each has its own clocks.
+fn servers(plan: &Plan, disk: DiskRoom) -> Vec<ServerRoom> {
+    let mut disk = Some(disk);
+    let server = |own: usize| {
+        let (ahead, machine) = match own {
+            0 => (0, NOBODY),
+            _ => (own as u64 * 77 * SECOND, (CLOCKS - own) as u32),
+        };
+        let clock = Clock::new(START, ahead, plan.drift(machine));
+        ServerRoom::new(own, (plan.server.clone(), clock), disk.take())
+    };
+    (0..plan.servers as usize).map(server).collect()
 }
 
 /// A directory of which nothing is known yet.

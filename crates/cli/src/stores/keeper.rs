@@ -5,7 +5,8 @@
 //! another server has goes when that one serves it, and not before.
 
 use super::{Closed, SILENCE, Stores};
-use cell::{Part, Placement, StoreQuestion};
+use cell::StoreQuestion;
+use logic::placement::{Part, Placement};
 use net::Worker;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};

@@ -6,7 +6,8 @@
 //! store was closed in order by this run of the server; else the store is opened, and closed anew.
 
 use super::{Closed, SILENCE, Stores};
-use cell::{Placement, StoreAnswer};
+use cell::StoreAnswer;
+use logic::placement::Placement;
 use ship::Answerer;
 use std::sync::Arc;
 use std::time::Instant;

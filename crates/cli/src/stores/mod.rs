@@ -2,10 +2,10 @@
 //! from server to server while they are in use.
 //!
 //! Guarantees: a store is served while the cell's record of it names this server and no other
-//! ([`cell::Placement`]); a store that was closed for another server which does not take it over
-//! is served again by itself; the copy of one that another server has is removed only when that
-//! server serves it. `moving` copies a store to here. Stores of replicas do not move, and have
-//! rules of their own, in `replicas` and `releases`.
+//! ([`logic::placement::Placement`]); a store that was closed for another server which does not
+//! take it over is served again by itself; the copy of one that another server has is removed only
+//! when that server serves it. `moving` copies a store to here. Stores of replicas do not move, and
+//! have rules of their own, in `replicas` and `releases`.
 
 mod keeper;
 mod leaving;
@@ -19,7 +19,8 @@ pub(crate) use keeper::Keeper;
 
 use crate::gate::Gatekeeper;
 use crate::{servers, trust};
-use cell::{AskError, Cell, Listed, Part, Placement, Role, StoreAnswer, StoreQuestion};
+use cell::{AskError, Cell, Listed, Role, StoreAnswer, StoreQuestion};
+use logic::placement::{Part, Placement};
 use moving::Move;
 use net::Addresses;
 use places::Places;

@@ -9,7 +9,8 @@
 //! or, if the copy was whole, goes on by itself.
 
 use super::{Stores, record_of, strange};
-use cell::{Moving, Part, Stage, StoreAnswer, StoreQuestion};
+use cell::{Moving, Stage, StoreAnswer, StoreQuestion};
+use logic::placement::Part;
 use net::Addresses;
 use ship::{Ask, Round, Source, Target, Told};
 use std::path::Path;

@@ -3,8 +3,9 @@
 //!
 //! Guarantees: the store of a replica is served here while the cell's record of it names this
 //! server, and it is removed when no record does; whatever dies in between, the next look at the
-//! records brings both together. Replicas have no [`cell::Placement`], and never move. A replica
-//! that is lost comes back with the next release. `releases` sees to what readers are shown.
+//! records brings both together. Replicas have no [`logic::placement::Placement`], and never move.
+//! A replica that is lost comes back with the next release. `releases` sees to what readers are
+//! shown.
 
 use super::{Stores, record_of};
 use cell::{Replicas, StoreAnswer};

@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ("store", &["wire", "access"]),
     ("net", &["wire"]),
     ("blocks", &[]),
-    ("cell", &["wire", "access", "net", "ship"]),
+    ("cell", &["wire", "access", "logic", "net", "ship"]),
     ("server", &["wire", "access", "logic", "store", "net"]),
     ("client", &["wire", "logic", "net", "blocks"]),
     ("fuse", &["wire", "client"]),

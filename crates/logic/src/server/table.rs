@@ -345,6 +345,8 @@ pub(crate) struct Session {
     /// Its claims in that term excluded earlier ones of another session.
     pub(crate) refused: bool,
     pub(crate) parts: BTreeSet<u32>,
+    /// The answers to these: what it said to hold, and did not.
+    pub(crate) taken: BTreeMap<u32, Vec<Fid>>,
     /// Files of which it was told in this term that it has lost its locks.
     pub(crate) unlocked: BTreeSet<Fid>,
     /// When the latest of these came.

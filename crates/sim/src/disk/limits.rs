@@ -2,7 +2,7 @@
 //! of it can be used.
 
 use super::{Change, DiskRoom};
-use crate::wrong::wrong;
+use crate::wrong::{Wrong, wrong};
 use wire::{Caller, Limits, Name, Op, Outcome, Refusal, RoomOfDisk, VolumeOp, WriteMode};
 
 impl DiskRoom {
@@ -26,8 +26,12 @@ impl DiskRoom {
         });
         self.logged = true;
         if !matches!(done, Outcome::Volume(_)) {
-            self.broken = Some(wrong!("a volume cannot be limited: {done:?}"));
+            self.note_broken(wrong!("a volume cannot be limited: {done:?}"));
         }
+    }
+
+    fn note_broken(&self, wrong: Wrong) {
+        self.broken.borrow_mut().replace(wrong);
     }
 
     /// A change was applied, or refused, beside what was promised to others.
@@ -38,7 +42,7 @@ impl DiskRoom {
     ) {
         let Some(limits) = self
             .limits
-            .filter(|_| op.changes() && self.broken.is_none())
+            .filter(|_| op.changes() && self.broken.borrow().is_none())
         else {
             return;
         };
@@ -57,7 +61,7 @@ impl DiskRoom {
             _ => 0,
         };
         if *outcome == Outcome::Refused(Refusal::Quota) && beside > 0 {
-            self.broken = Some(wrong!(
+            self.note_broken(wrong!(
                 "{} is refused, and clients have room that they do not use: {promised:?}",
                 op.kind()
             ));
@@ -67,7 +71,7 @@ impl DiskRoom {
             return;
         };
         if info.bytes > limits.bytes || info.objects > limits.objects {
-            self.broken = Some(wrong!(
+            self.note_broken(wrong!(
                 "the volume has {} bytes and {} objects, and may have {limits:?}",
                 info.bytes,
                 info.objects

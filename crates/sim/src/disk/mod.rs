@@ -4,6 +4,7 @@
 //! number: 0 for bytes never written, or the stamp of the write that brought them. All offsets and
 //! lengths are whole units. Only in front of the real store do stamps become bytes.
 
+mod carried;
 mod limits;
 mod power;
 mod reference;
@@ -17,10 +18,11 @@ use crate::coverage::Rare;
 use crate::exec::Sched;
 use crate::rng::Rng;
 use crate::wrong::Wrong;
+pub(crate) use carried::Share;
 use logic::server::{Bulk, By, Disk};
 pub(crate) use power::Restored;
 use reference::Reference;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stored::Stored;
@@ -28,8 +30,8 @@ pub(crate) use trouble::{Trouble, Troubles};
 pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
-    Attr, Caller, Chosen, Digest, Fid, Limits, Name, Op, Origin, Outcome, Refusal, RequestId,
-    Right, RoomOfDisk, SessionId, Time, VolumeInfo,
+    Attr, Caller, Chosen, Digest, Fid, Limits, Name, Op, Origin, Outcome, Place, Refusal,
+    RequestId, Right, RoomOfDisk, SessionId, Time, VolumeInfo,
 };
 
 /// Bytes of a unit.
@@ -90,8 +92,8 @@ struct Change<'a> {
 pub(crate) struct DiskRoom {
     sched: Rc<Sched>,
     volume: Box<dyn Volume>,
-    /// Rare things that happened here: see [`Rare`].
-    pub(crate) met: Cell<u128>,
+    /// Rare things that happened here, or to a copy of this: see [`Rare`].
+    pub(crate) met: Rc<Cell<u128>>,
     bulks: BTreeMap<Bulk, Units>,
     last_bulk: Bulk,
     /// Every change that was applied, oldest first.
@@ -115,15 +117,21 @@ pub(crate) struct DiskRoom {
     /// Something that its server need not live through was wrong with it since it was opened.
     shaken: bool,
     wall: Wall,
-    /// The earliest and the latest time that the machine's wall clock has been seen to show.
-    pub(crate) walls: Cell<[Time; 2]>,
+    /// The earliest and the latest time that the machines' wall clocks have been seen to show.
+    pub(crate) walls: Rc<Cell<[Time; 2]>>,
     /// The tokens that clients may hold; and are these all? A power failure loses what was not
     /// synced, and none of these notes is.
     may_hold: BTreeMap<(SessionId, Fid), Right>,
     pub(crate) all_held: bool,
     /// How much the volume may have now; and how that was not kept.
     limits: Option<Limits>,
-    pub(crate) broken: Option<Wrong>,
+    pub(crate) broken: Rc<RefCell<Option<Wrong>>>,
+    /// How many runs of a server have opened it.
+    pub(crate) boots: u64,
+    /// Where the logs of earlier runs end.
+    pub(crate) runs: Vec<Place>,
+    /// It was closed in order, here or where it was carried from.
+    at_rest: bool,
 }
 
 impl DiskRoom {
@@ -148,7 +156,7 @@ impl DiskRoom {
         let mut room = Self {
             sched: Rc::clone(sched),
             volume,
-            met: Cell::new(if stored { Rare::Stored.bit() } else { 0 }),
+            met: Rc::new(Cell::new(if stored { Rare::Stored.bit() } else { 0 })),
             bulks,
             last_bulk: 0,
             applied,
@@ -162,11 +170,14 @@ impl DiskRoom {
             troubled: false,
             shaken: false,
             wall,
-            walls: Cell::new([Time::MAX, 0]),
+            walls: Rc::new(Cell::new([Time::MAX, 0])),
             may_hold: BTreeMap::new(),
             all_held: true,
             limits: None,
-            broken: None,
+            broken: Rc::default(),
+            boots: 0,
+            runs: Vec::new(),
+            at_rest: false,
         };
         room.limit(troubles.limits);
         room
@@ -199,20 +210,16 @@ impl DiskRoom {
     /// The process died: changes that were only in its memory are gone.
     pub(crate) fn die(&mut self) {
         self.bulks.clear();
-        self.volume.die();
-    }
-
-    /// The tokens that sessions of the last run may hold, if they are known.
-    pub(crate) fn may_hold(&self) -> Option<Vec<(SessionId, Fid, Right)>> {
-        let held = self.may_hold.iter();
-        let held = held.map(|(&(session, fid), &right)| (session, fid, right));
-        self.all_held.then(|| held.collect())
+        if !self.at_rest {
+            self.volume.die();
+        }
     }
 
     /// Another process takes over. Nothing is missing of what the last one had handed to the
     /// operating system; no message depended on records that it could not write.
     pub(crate) fn open(&mut self) -> Result<(), Closed> {
         self.wall.start();
+        self.at_rest = false;
         let mut opened = self.volume.open();
         if matches!(opened, Err(Closed::Wrong(_))) && self.volume.is_rotten() {
             self.meet(Rare::RotRefused);
@@ -248,11 +255,6 @@ impl DiskRoom {
             self.volume.sync()?;
         }
         Ok(())
-    }
-
-    /// The last record that is left of the runs before this one.
-    pub(crate) fn left(&self) -> u64 {
-        self.volume.left()
     }
 
     /// When the volume wants to be tended.

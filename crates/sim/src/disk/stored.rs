@@ -2,7 +2,7 @@
 //! bytes are its stamp over and over, so that a unit that is torn, shifted or mixed is noticed.
 
 use super::rot::Rot;
-use super::{Change, Closed, Trouble, Troubles, UNIT, Units, Volume};
+use super::{Change, Closed, Share, Trouble, Troubles, UNIT, Units, Volume};
 use crate::rng::Rng;
 use std::cell::RefCell;
 use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, StoreError, fsck_memory};
@@ -281,7 +281,51 @@ impl Volume for Stored {
         Ok(())
     }
 
+    fn close(&mut self) -> Result<(), String> {
+        self.boots = self.store.get_mut().boot();
+        self.open = false;
+        let closed = self.store.replace(empty()).close();
+        closed.map_err(|error| error.to_string())
+    }
+
+    fn carry(&self, before: Option<Box<dyn Volume>>, share: Share) -> Box<dyn Volume> {
+        let disk = before.and_then(|before| before.memory());
+        let disk = disk.unwrap_or_default();
+        let files = self.disk.files();
+        let last = files.last().map(|(name, _)| name.clone());
+        let wants = |name: &str| share == Share::Whole || Some(name) != last.as_deref();
+        disk.carry(&self.disk, &wants);
+        let boots = match self.open {
+            true => self.store.borrow_mut().boot(),
+            false => self.boots,
+        };
+        Box::new(Self {
+            disk,
+            options: self.options.clone(),
+            checkpoint_bytes: self.checkpoint_bytes,
+            store: RefCell::new(empty()),
+            open: false,
+            boots,
+            rot: Rot::default(),
+        })
+    }
+
+    fn memory(&self) -> Option<MemoryDisk> {
+        Some(self.disk.clone())
+    }
+
+    fn sync_copy(&mut self) {
+        self.disk.sync_all();
+    }
+
+    fn power_at_rest(&mut self, keep: Keep) {
+        self.disk.crash(keep);
+    }
+
     fn die(&mut self) {
+        if !self.open {
+            return;
+        }
         self.boots = self.store.get_mut().boot();
         *self.store.get_mut() = empty();
         self.open = false;
@@ -341,6 +385,7 @@ impl Volume for Stored {
             opened = Store::open_in_memory(&self.disk, &self.options);
         }
         *self.store.get_mut() = opened.map_err(failed)?;
+        self.open = true;
         let kept = self.position() - 1; // the last record is that of the opening
         self.store.get_mut().pass_over_numbers().map_err(failed)?;
         self.rot.opened(&self.disk, self.position());

@@ -1,7 +1,7 @@
 //! The content of the server's disk: a volume that keeps changes, and may lose them.
 
-use super::{Change, Trouble, Units};
-use store::Keep;
+use super::{Change, Share, Trouble, Units};
+use store::{Keep, MemoryDisk};
 use wire::{
     Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId, Time, VolumeInfo,
 };
@@ -57,6 +57,21 @@ pub(super) trait Volume {
     fn die(&mut self);
     /// Another one takes over, if it is not open: up to which place changes are left.
     fn open(&mut self) -> Result<Option<u64>, Closed>;
+    /// Everything is made stable, and left at rest for another server.
+    fn close(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    /// A copy at another server, at rest: it has what came before, and of this one as much as
+    /// `share` says. It is stable when it is synced.
+    fn carry(&self, before: Option<Box<dyn Volume>>, share: Share) -> Box<dyn Volume>;
+    /// The disk, where there is one.
+    fn memory(&self) -> Option<MemoryDisk> {
+        None
+    }
+    /// A copy at rest is made stable.
+    fn sync_copy(&mut self) {}
+    /// The machine lost its power while it was at rest.
+    fn power_at_rest(&mut self, _keep: Keep) {}
     /// Something is wrong with the disk from now on; `None`: nothing any more.
     fn trouble(&mut self, trouble: Option<Trouble>);
     /// How many calls went wrong.

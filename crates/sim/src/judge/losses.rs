@@ -3,6 +3,7 @@
 
 use super::linear::Act;
 use super::{Case, Value, Values};
+use crate::disk::{Applied, UNIT};
 use crate::history::{Change, Effect};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -58,6 +59,7 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
                 Act::Put(value) | Act::Raise(value) => Some(value),
                 _ => None,
             }));
+            before.extend(brought(case, &value, host));
             before.sort_unstable();
             before.dedup();
             let before = Rc::new(before);
@@ -69,6 +71,26 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
             }
         }
     }
+}
+
+/// The sizes that the disk has had by what this machine brought to it: of a write of several blocks
+/// that was under way, the first ones may be there, and the others are lost.
+fn brought<'a>(case: &'a Case<'_>, value: &Value, host: u32) -> impl Iterator<Item = u64> + 'a {
+    let of = match value {
+        Value::Size(fid) => Some(*fid),
+        _ => None,
+    };
+    let own = move |applied: &&Applied| {
+        let session = applied.origin.map_or(0, |origin| origin.session);
+        case.sessions.get(&session) == Some(&host)
+    };
+    let own = case.applied.iter().filter(own);
+    own.filter_map(move |applied| match (&applied.op, &applied.outcome) {
+        (Op::Write { fid, .. }, Outcome::Written { attr, .. }) if Some(*fid) == of => {
+            Some(attr.size / UNIT)
+        }
+        _ => None,
+    })
 }
 
 /// A value beside those of content and names that this sets.

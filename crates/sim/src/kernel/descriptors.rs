@@ -32,6 +32,16 @@ impl Descriptors {
         self.owed.borrow_mut().remove(&number);
     }
 
+    /// The kernel's own write-back of a file has failed: the next fsync of each of its descriptors
+    /// says so without asking the client.
+    pub(super) fn told_by_kernel(&self, fid: Fid) {
+        if let Some(open) = self.open.borrow().get(&fid) {
+            self.owed
+                .borrow_mut()
+                .retain(|number| !open.contains(number));
+        }
+    }
+
     pub(super) fn is_owed(&self, number: u64) -> bool {
         self.owed.borrow().contains(&number)
     }

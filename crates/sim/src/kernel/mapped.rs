@@ -132,8 +132,9 @@ impl Kernel {
         inode.valid.set(false);
         match reply.done {
             Done::Written { .. } => self.world.meet(Rare::StoreWritten.bit()),
-            // It is lost with the session, and the daemon has said so.
-            Done::Refused(Refusal::SessionLost) => {}
+            // It is lost with the session, and the daemon has said so. The kernel tells each
+            // descriptor by itself (`mapping_set_error`, `file_check_and_advance_wb_err`).
+            Done::Refused(Refusal::SessionLost) => self.descriptors.told_by_kernel(inode.fid),
             _ => drop(super::refused::<()>(&self.world, &reply)),
         }
     }

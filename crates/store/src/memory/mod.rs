@@ -5,6 +5,7 @@
 //! little as [`Keep`] says. The end of the process leaves everything cached, and no more stable
 //! than it was. All clones of a [`MemoryDisk`] are the same disk.
 
+mod carry;
 mod fault;
 mod file;
 mod random;
@@ -60,6 +61,8 @@ struct State {
     stable_names: Names,
     /// The committed index, where the store runs without an index engine of its own.
     index: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// It was carried here from another disk, and nobody has synced it since.
+    index_is_carried: bool,
     capacity_bytes: u64,
     faults: Faults,
 }
@@ -73,6 +76,7 @@ impl Default for State {
             pending: Vec::new(),
             stable_names: Names::new(),
             index: BTreeMap::new(),
+            index_is_carried: false,
             capacity_bytes: 1 << 40,
             faults: Faults::default(),
         }
@@ -170,6 +174,9 @@ impl MemoryDisk {
             _ => Random(0),
         };
         state.crash_names(keep, &mut random);
+        if std::mem::take(&mut state.index_is_carried) {
+            state.index.clear();
+        }
         for file in state.files.values_mut() {
             file.crash(keep, &mut random);
         }
@@ -186,6 +193,7 @@ impl MemoryDisk {
                 pending: state.pending.clone(),
                 stable_names: state.stable_names.clone(),
                 index: state.index.clone(),
+                index_is_carried: state.index_is_carried,
                 capacity_bytes: state.capacity_bytes,
                 faults: Faults::default(),
             })),
@@ -298,6 +306,7 @@ impl MemoryDisk {
     ) -> io::Result<()> {
         let mut state = self.state.lock();
         state.faults.whole_step(Verb::Commit)?;
+        state.index_is_carried = false;
         for (key, value) in batch {
             match value {
                 Some(value) => state.index.insert(key.clone(), value),

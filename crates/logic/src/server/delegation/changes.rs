@@ -214,7 +214,9 @@ impl Server {
 
     /// An object made by a delegated change is its maker's alone: nobody else knows of it. If the
     /// server knows anything of it all the same, the maker has lied: it holds what it cannot be
-    /// granted.
+    /// granted. (After a restart it has said that it holds the object before it told of the change.
+    /// Then it may have been asked to give it up already, as for a snapshot: it has it until it
+    /// does.)
     pub(crate) fn grant_made(
         &mut self,
         session: SessionId,
@@ -226,9 +228,10 @@ impl Server {
         };
         // A machine that may not write any more has made it when it could, and has bytes for it: so
         // it is granted, and asked for; see `withdraw_made`.
+        let held = self.holder(session, entry.fid).map(|held| held.right);
         if self.is_alone(session, entry.fid) {
             self.grant_own(session, entry.fid, grants);
-        } else {
+        } else if held != Some(Right::Exclusive) {
             self.break_delegation(session);
         }
     }

@@ -47,7 +47,16 @@ impl Server {
         if refused {
             return;
         }
-        let taken = self.not_held(step, id, &holdings);
+        let mut taken = self.not_held(step, id, &holdings);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            match session.taken.get(&part) {
+                _ if first => drop(session.taken.insert(part, taken.clone())),
+                // A repetition, which is answered with the same: what it has given up by itself
+                // meanwhile was not taken, and its kernel may still have that.
+                Some(said) if !awaited => taken.clone_from(said),
+                _ => {}
+            }
+        }
         if first {
             self.note_unlocked(id, &locks);
         }

@@ -156,6 +156,7 @@ impl Server {
         (session.term, session.reasserted, session.stalled) = (term, false, false);
         (session.unwelcome, session.refused) = (false, false);
         session.parts.clear();
+        session.taken.clear();
         session.unlocked.clear();
         let first = session.away.is_none();
         let away = session.away.get_or_insert_with(|| Away {

@@ -11,7 +11,7 @@ mod names;
 mod ranges;
 mod volumes;
 
-use super::{Change, Closed, Trouble, UNIT, Units, Volume};
+use super::{Change, Closed, Share, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
 use volumes::FIRST;
@@ -33,6 +33,7 @@ struct Object {
 }
 
 /// A volume.
+#[derive(Clone)]
 pub(super) struct Reference {
     objects: BTreeMap<Fid, Object>,
     last_vnode: u64,
@@ -429,6 +430,13 @@ impl Volume for Reference {
 
     fn open(&mut self) -> std::result::Result<Option<u64>, Closed> {
         Ok(None)
+    }
+
+    fn carry(&self, before: Option<Box<dyn Volume>>, share: Share) -> Box<dyn Volume> {
+        match (before, share) {
+            (Some(before), Share::Part) => before,
+            _ => Box::new(self.clone()),
+        }
     }
 
     fn trouble(&mut self, _: Option<Trouble>) {}

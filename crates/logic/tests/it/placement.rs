@@ -1,7 +1,7 @@
 //! All orders of a move between two servers, with crashes of each, changes of the record whose
 //! outcome a server does not learn or that are made late, and moves that are taken back.
 
-use crate::placement::{Part, Placement};
+use logic::placement::{Part, Placement};
 use std::collections::{BTreeSet, VecDeque};
 
 const NAMES: [&str; 2] = ["a", "b"];
