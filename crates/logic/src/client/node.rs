@@ -281,7 +281,7 @@ impl Node {
     /// Is nothing about it on its way to the server or back? An answer would else be older than the
     /// changes made here meanwhile, and newer too.
     pub(crate) fn quiet(&self) -> bool {
-        self.asking + self.resizing + self.remote_writes + self.busy == 0
+        self.asking + self.resizing + self.remote_writes + self.labelling + self.busy == 0
     }
 
     /// Of a directory: there may be names that are not known.

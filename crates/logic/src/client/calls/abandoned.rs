@@ -284,6 +284,7 @@ impl Client {
     /// The call is over, and was abandoned.
     pub(crate) fn forget_wait(&mut self, ticket: Ticket) {
         self.locks.interrupted.remove(&ticket);
+        self.locks.lessening.remove(&ticket);
     }
 
     /// The locks of an owner change, and nobody waits for that: until it has ended, further calls

@@ -333,7 +333,10 @@ impl Client {
 
     pub(crate) fn finish_lock(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
         self.locks.interrupted.remove(&ticket);
-        self.finish(step, ticket, done);
+        match self.end_lessening(ticket, done) {
+            Some(done) => self.finish(step, ticket, done),
+            None => self.start(step, ticket),
+        }
     }
 
     /// A request for a lock waits no more.
@@ -463,6 +466,7 @@ impl Client {
             own.lost
         });
         self.locks.void.clear();
+        self.locks.lessening.clear();
         self.parked.append(&mut self.locks.late);
         self.parked.extend(behind.into_values().flatten());
         self.parked

@@ -2,14 +2,22 @@
 //!
 //! Guarantees: of each byte of an owner the latest answer is remembered; nothing is remembered of
 //! one that has nothing, waits for nothing, and has lost nothing. A lock that a restarted server is
-//! told is certainly still held: one that an unanswered request may have given up is not told.
+//! told is certainly still held: one that an unanswered request may have given up is not told, and
+//! from then on is not held here either.
 
 use crate::Ticket;
-use crate::client::{Call, Client};
+use crate::client::session::requests::Why;
+use crate::client::{Call, Client, Done};
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, HeldLock, Lock, LockMode, LockOwner, Locked, Op, Outcome, RequestId};
+use wire::{
+    Epoch, Fid, HeldLock, Lock, LockMode, LockOwner, LockWait, Locked, Op, Outcome, Refusal,
+    RequestId,
+};
+
+/// The locks that each owner has for certain.
+type Claims = BTreeMap<(Fid, LockOwner), Ranges<LockMode>>;
 
 /// The locks of one owner on one file.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +51,9 @@ pub(crate) struct Locks {
     pub(crate) behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
     /// Calls whose lock came when the lease was near its end: others may have it by now.
     pub(crate) late: Vec<Ticket>,
+    /// Calls because of which a restarted server was told of less than their owners had: one of
+    /// bytes is lost if they are refused. Has the lock been asked for once more, without waiting?
+    pub(crate) lessening: BTreeMap<Ticket, bool>,
     /// Files whose locks were taken while something was asked for: a lock given before this epoch
     /// is not held, however late the answer comes.
     pub(crate) void: BTreeMap<Fid, Epoch>,
@@ -78,6 +89,17 @@ impl Own {
             claims.set(span, mode);
         }
         claims
+    }
+
+    /// A restarted server is told that it has this, and nothing else. Answers of the last run,
+    /// which would be older, do not come any more.
+    fn has_only(&mut self, claims: &Ranges<LockMode>) {
+        let last = self.known.iter().map(|(_, (_, at))| at).max();
+        let last = last.unwrap_or_default();
+        self.known = Ranges::default();
+        for (span, mode) in claims.iter() {
+            self.known.set(span, Some((Some(mode), last)));
+        }
     }
 }
 
@@ -130,6 +152,19 @@ impl Locks {
         !self.owners.is_empty() && self.owners.range(all).any(|(_, own)| own.lost)
     }
 
+    /// Less is left of what an owner had, since he asked for this lock, and he does not get it: he
+    /// has lost a lock of bytes. (One of a whole file is given up before another one is asked for.)
+    fn loses(&mut self, (fid, lock): (Fid, &Lock)) -> bool {
+        let own = self.owners.get_mut(&(fid, lock.owner));
+        let Some(own) = own.filter(|_| !lock.owner.is_whole()) else {
+            return false;
+        };
+        let mut parts = own.known.overlapping((lock.first, lock.last));
+        let left = parts.any(|(_, (mode, _))| mode == Some(LockMode::Shared));
+        own.lost |= left;
+        left
+    }
+
     pub(crate) fn tidy(&mut self, key: (Fid, LockOwner)) {
         if self.owners.get(&key).is_some_and(Own::is_over) {
             self.owners.remove(&key);
@@ -147,39 +182,18 @@ impl Locks {
 }
 
 impl Client {
-    /// The locks that a restarted server is told. One that has been asked for may have been given,
-    /// and others may have those that it left, whether the request is not answered or waits: the
-    /// end of its wait may be lost.
-    pub(crate) fn lock_claims(&self) -> Vec<HeldLock> {
-        let mut all: BTreeMap<(Fid, LockOwner), Ranges<LockMode>> = BTreeMap::new();
-        for (key, own) in &self.locks.owners {
-            all.insert(*key, own.claims());
-        }
-        for sent in self.requests.values() {
-            match sent.request.op {
-                Op::Unlock {
-                    fid,
-                    owner,
-                    first,
-                    last,
-                } => {
-                    if let Some(claims) = all.get_mut(&(fid, owner)) {
-                        claims.set((first, last), None);
-                    }
+    /// The locks that the server is told. If it has restarted, these are all that are held: it
+    /// knows of no others.
+    pub(crate) fn claim_locks(&mut self, restarted: bool) -> Vec<HeldLock> {
+        let (all, lessening) = self.certain_locks();
+        if restarted {
+            for (key, claims) in &all {
+                if let Some(own) = self.locks.owners.get_mut(key) {
+                    own.has_only(claims);
                 }
-                Op::Lock { fid, lock, .. } => {
-                    if let Some(claims) = all.get_mut(&(fid, lock.owner)) {
-                        claims.update((lock.first, lock.last), |old| left_by(&lock, old));
-                    }
-                }
-                _ => {}
             }
-        }
-        for ticket in self.locks.waiting_calls() {
-            if let Some(Call::Lock { fid, lock, .. }) = self.called(*ticket)
-                && let Some(claims) = all.get_mut(&(*fid, lock.owner))
-            {
-                claims.update((lock.first, lock.last), |old| left_by(lock, old));
+            for ticket in lessening {
+                self.locks.lessening.entry(ticket).or_default();
             }
         }
         let held = |((fid, owner), claims): ((Fid, LockOwner), Ranges<LockMode>)| {
@@ -188,6 +202,77 @@ impl Client {
             locks.into_iter().map(move |lock| HeldLock { fid, lock })
         };
         all.into_iter().flat_map(held).collect()
+    }
+
+    /// The locks that are certainly still held, and the calls because of which these are less than
+    /// the owners had. A lock that has been asked for may have been given, and others may have
+    /// those that it left, whether the request is not answered or waits: the end of its wait may be
+    /// lost.
+    fn certain_locks(&self) -> (Claims, BTreeSet<Ticket>) {
+        let owners = self.locks.owners.iter();
+        let mut all: Claims = owners.map(|(key, own)| (*key, own.claims())).collect();
+        let mut lessening = BTreeSet::new();
+        for sent in self.requests.values() {
+            match &sent.request.op {
+                Op::Unlock {
+                    fid,
+                    owner,
+                    first,
+                    last,
+                } => {
+                    if let Some(claims) = all.get_mut(&(*fid, *owner)) {
+                        claims.set((*first, *last), None);
+                    }
+                }
+                Op::Lock { fid, lock, .. } if lessens(&mut all, (*fid, lock)) => {
+                    if let Why::Call(ticket) = sent.why {
+                        lessening.insert(ticket);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for ticket in self.locks.waiting_calls() {
+            if let Some(Call::Lock { fid, lock, .. }) = self.called(*ticket)
+                && lessens(&mut all, (*fid, lock))
+            {
+                lessening.insert(*ticket);
+            }
+        }
+        (all, lessening)
+    }
+
+    /// The answer to a call for a lock, where less may be left of what its owner had. `None`: the
+    /// caller has been interrupted, and gets what he has asked for if he need not wait for it.
+    pub(super) fn end_lessening(&mut self, ticket: Ticket, done: Done) -> Option<Done> {
+        let lessens = self.locks.lessening.remove(&ticket);
+        let running = self.calls.get_mut(&ticket);
+        let (Some(again), Done::Refused(refusal)) = (lessens, &done) else {
+            return Some(done);
+        };
+        // Nobody hears of the answer to a call that was abandoned.
+        let Some(running) = running.filter(|running| !running.abandoned) else {
+            return Some(done);
+        };
+        let Call::Lock {
+            fid, lock, wait, ..
+        } = &mut running.call
+        else {
+            return Some(done);
+        };
+        if *refusal == Refusal::Interrupted && !again {
+            *wait = LockWait::Never;
+            self.locks.lessening.insert(ticket, true);
+            return None;
+        }
+        let (fid, lock) = (*fid, *lock);
+        if self.locks.loses((fid, &lock)) {
+            return Some(Done::Refused(Refusal::SessionLost));
+        }
+        match refusal {
+            Refusal::Locked if again => Some(Done::Refused(Refusal::Interrupted)),
+            _ => Some(done),
+        }
     }
 
     /// The locks of a file.
@@ -210,6 +295,19 @@ impl Client {
         let waiting = self.locks.waiting.len() as u64;
         (locks as u64, waiting + self.lock_delegation.waiting())
     }
+}
+
+/// Takes out of the claims what this lock leaves, if it was asked for; was there more?
+fn lessens(all: &mut Claims, (fid, lock): (Fid, &Lock)) -> bool {
+    let mut less = false;
+    if let Some(claims) = all.get_mut(&(fid, lock.owner)) {
+        claims.update((lock.first, lock.last), |old| {
+            let left = left_by(lock, old);
+            less |= left != old;
+            left
+        });
+    }
+    less
 }
 
 /// The parts that an owner has locked.

@@ -60,7 +60,10 @@ impl Client {
         }
         self.taken = Default::default();
         let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
-        let locks = if forgets { vec![] } else { self.lock_claims() };
+        let locks = match forgets {
+            true => vec![],
+            false => self.claim_locks(boot.is_some()),
+        };
         let most = self.options.part.max(1);
         let parts = [holdings.len(), unseen.len(), locks.len()];
         let parts = parts
