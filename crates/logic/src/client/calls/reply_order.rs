@@ -17,6 +17,7 @@ impl Client {
     /// latest grant that the server may count. Of a repeated reply that is all that they are for.
     pub(crate) fn note_grants(&mut self, grants: &mut Vec<Grant>) {
         for grant in &*grants {
+            self.granted = self.granted.max(grant.epoch);
             if let Some(node) = self.nodes.get_mut(&grant.fid) {
                 node.seen = node.seen.max(grant.epoch);
             }
