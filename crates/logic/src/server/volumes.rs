@@ -25,7 +25,9 @@ use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Bound;
-use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, VolumeState, What};
+use wire::{
+    FIRST_VOLUME, Fid, Name, Op, Outcome, Right, SessionId, VolumeInfo, VolumeOp, VolumeState, What,
+};
 
 /// The machine's state about the volumes of its store.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +44,12 @@ pub(crate) struct Volumes {
 impl Volumes {
     /// Does no client ever change anything there?
     fn is_fixed(&self, volume: u32) -> bool {
-        let of_replica = self.replica.is_some_and(|replica| volume >= replica);
-        of_replica || self.snapshots.contains(&volume)
+        self.is_of_replica(volume) || self.snapshots.contains(&volume)
+    }
+
+    /// Is it a replica, or a release of one?
+    fn is_of_replica(&self, volume: u32) -> bool {
+        self.replica.is_some_and(|replica| volume >= replica)
     }
 
     /// A request is over.
@@ -114,6 +120,16 @@ impl Server {
         self.volumes.snapshots = snapshots.map(|info| info.id).collect();
         let replica = all.iter().find(|info| info.is_replica());
         self.volumes.replica = replica.map(|info| info.id);
+    }
+
+    /// Does a request of a session on a replica look at that alone? Clients only share what is in a
+    /// replica, and have changed nothing there that could be lost.
+    pub(crate) fn reads_replica(&self, (session, op): (SessionId, &Op), plan: &Plan) -> bool {
+        let in_replica = |fid: Fid| self.volumes.is_of_replica(fid.volume);
+        let root = self.sessions.get(&session).and_then(|of| of.root);
+        root.is_some_and(|(root, _)| in_replica(root))
+            && !op.changes()
+            && plan.fids().into_iter().all(in_replica)
     }
 
     /// Is the store that of a replica?

@@ -5,7 +5,7 @@ use crate::support::disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
     Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall, Request,
-    Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
+    Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, VolumeOp, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -50,11 +50,15 @@ impl Cell {
     }
 
     fn greets(&mut self, now: Time, session: SessionId) {
+        self.greets_at(now, session, b"");
+    }
+
+    fn greets_at(&mut self, now: Time, session: SessionId, volume: &[u8]) {
         let hello = ToServer::Hello {
             version: VERSION,
             session,
             name: b"host".to_vec(),
-            volume: Vec::new(),
+            volume: volume.to_vec(),
         };
         self.says(now, session, hello, 0);
     }
@@ -263,4 +267,48 @@ fn what_a_client_gave_up_between_two_repetitions_is_not_said_to_be_lost() {
     let out = cell.says(SECOND, SLOW, reassert, 0);
     assert_eq!(unlocked(&out), Some(vec![]));
     assert_eq!(cell.server.figures().locks, 1, "the other one is held");
+}
+
+/// The machine of a server with a replica has lost its power, and nobody knows what the clients of
+/// the last run hold.
+#[test]
+fn readers_of_a_replica_do_not_wait_for_clients_of_the_last_run() {
+    let mut cell = Cell::restarted(&[GONE]);
+    let replica = Fid::root(cell.disk.add_replica());
+    cell.greets_at(SECOND, OTHER, b"home.readonly");
+    cell.greets(SECOND, SLOW);
+    let dir = replica;
+    let answered = |out: &[Output]| {
+        out.iter().any(|output| {
+            let Output::Send { message, .. } = output else {
+                return false;
+            };
+            matches!(message, ToClient::Reply { .. })
+        })
+    };
+    let mut asks = |session, id, op| answered(&cell.says(2 * SECOND, session, request(id, op), 0));
+    let listed = Op::ReadDir {
+        dir,
+        after: 0,
+        max: 10,
+    };
+    assert!(asks(OTHER, 1, Op::GetAttr { fid: replica }));
+    assert!(asks(OTHER, 2, listed));
+    assert!(asks(OTHER, 3, Op::StatFs));
+    // A volume that may have changed, a change, and a session that is not the replica's.
+    let name = || Name::new(b"n").expect("a name");
+    let make = Op::Make {
+        dir,
+        name: name(),
+        make: Make::File,
+        mode: 0o644,
+        open: None,
+    };
+    assert!(!asks(OTHER, 4, Op::GetAttr { fid: Fid::root(1) }));
+    assert!(!asks(OTHER, 5, make));
+    assert!(!asks(SLOW, 1, Op::GetAttr { fid: Fid::root(1) }));
+    assert!(!asks(SLOW, 2, Op::StatFs));
+    let volume = VolumeOp::Publish { volume: 77 };
+    assert!(!asks(SLOW, 3, Op::Volume(volume)));
+    assert_eq!(cell.server.figures().held, 5);
 }

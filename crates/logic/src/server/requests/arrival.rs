@@ -174,7 +174,7 @@ impl Server {
             Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
         };
-        if let Some(missing) = self.in_doubt(session, &plan) {
+        if let Some(missing) = self.in_doubt((session, &waiting.request.op), &plan) {
             let Waiting { request, bulk, .. } = waiting;
             return self.hold(step, missing, (session, request, bulk));
         }
@@ -226,7 +226,7 @@ impl Server {
             Ok(plan) => plan,
             Err(refusal) => return self.cannot_be_done(step, seq, refusal),
         };
-        if let Some(missing) = self.in_doubt(waiting.session, &plan) {
+        if let Some(missing) = self.in_doubt((waiting.session, &waiting.request.op), &plan) {
             let over = self.take_waiting(seq);
             self.recheck_all(step, &over);
             let held = (over.session, over.request, over.bulk);

@@ -60,7 +60,8 @@ impl Server {
             self.cost.look();
             self.leave_queue(seq, fid, &before);
             let goes_on = fids.binary_search(&fid).is_ok();
-            if !goes_on && !(round && before.gathers.contains_key(&fid)) {
+            let had_asked_for = round && before.gathers.contains_key(&fid);
+            if !goes_on && !had_asked_for {
                 let file = self.files.entry(fid).or_default();
                 let queue = file.queue.get_or_insert_default();
                 queue.waiting.insert(seq, false);

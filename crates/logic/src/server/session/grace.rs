@@ -3,7 +3,8 @@
 //! Guarantees: nothing is done, and nothing granted, that is in the way of what a client may hold
 //! that has not said so yet. The disk knows what each may hold, if the last run could note that;
 //! then only requests about such objects wait, and all others are served at once. If the disk does
-//! not know, every request waits for every client. The time ends when all have come, or after
+//! not know, every request waits for every client; but not one that looks at a replica, of which
+//! nobody can hold what is in its way. The time ends when all have come, or after
 //! `grace_ns`: then those that have not come are away (see `taking`), but not one whose parts still
 //! arrive. A client that comes may also have to ask again for changes that a power failure has
 //! undone: nothing else is done before these are, see `redo`. The requests that wait are bounded:
@@ -18,7 +19,7 @@ use crate::server::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Origin, Outcome, Request, RequestId, Right, SessionId, Time, Unseen};
+use wire::{Fid, Op, Origin, Outcome, Request, RequestId, Right, SessionId, Time, Unseen};
 
 /// Most requests that wait for clients to come back, and most of those with bytes beside them.
 const HELD_REQUESTS_MAX: usize = 65_536;
@@ -168,7 +169,11 @@ impl Server {
 
     /// A client for which a request must wait: it has not come back, and may hold what is in the
     /// way. A client that has not said itself what it holds waits until it has.
-    pub(crate) fn in_doubt(&self, session: SessionId, plan: &Plan) -> Option<SessionId> {
+    pub(crate) fn in_doubt(
+        &self,
+        (session, op): (SessionId, &Op),
+        plan: &Plan,
+    ) -> Option<SessionId> {
         let grace = &self.grace;
         if grace.missing.contains(&session) {
             return Some(session);
@@ -181,8 +186,11 @@ impl Server {
         if self.options.mutant == Some(Mutant::ServesAtOnce) {
             return None;
         }
-        if grace.doubts.is_none() || plan.withdraws {
+        if plan.withdraws {
             return Some(first);
+        }
+        if grace.doubts.is_none() {
+            return (!self.reads_replica((session, op), plan)).then_some(first);
         }
         plan.fids().into_iter().find_map(|fid| {
             let (missing, held) = grace.doubt(fid, session)?;

@@ -109,13 +109,14 @@ impl MemoryDisk {
         self.volumes.1.insert(half, Arc::new(changed));
     }
 
-    /// The store has a replica as well.
-    pub fn add_replica(&mut self) {
+    /// The store has a replica as well: its number.
+    pub fn add_replica(&mut self) -> u32 {
         let first = volume_numbers::first_of_further(1, 1).expect("a number");
         let id = volume_numbers::replica(first);
         let mut replica = info(id, wire::replica_name(b"home").expect("a name"), 0);
         replica.provenance.copy_of = Some(wire::Identity::default());
         self.volumes.0.insert(id, replica);
+        id
     }
 
     /// The first volume shows this release.
