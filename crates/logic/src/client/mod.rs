@@ -121,6 +121,8 @@ pub struct Client {
     nodes: BTreeMap<Fid, Box<Node>>,
     /// Grants below this are void for objects not in the table.
     floor: Epoch,
+    /// The latest epoch of any grant that came.
+    granted: Epoch,
     calls: BTreeMap<Ticket, Running>,
     /// Calls that are answered since their callers wait no longer, and still under way.
     abandoned: BTreeMap<Ticket, Running>,
@@ -226,6 +228,7 @@ impl Client {
             last_stamp: 0,
             nodes: BTreeMap::new(),
             floor: 0,
+            granted: 0,
             calls: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             unattended: calls::unattended::UnattendedChanges::default(),

@@ -91,6 +91,8 @@ pub(crate) struct Node {
     pub(crate) answered: Time,
     /// The same of those that set its size or its time of modification.
     pub(crate) set: Time,
+    /// The time of change in the latest attributes that came with a grant.
+    pub(crate) given: Time,
     /// How many bytes it occupies at the server, and its size there.
     pub(crate) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
@@ -256,6 +258,7 @@ impl Node {
     /// Its attributes are what the server says.
     pub(crate) fn has_attr(&mut self, attr: Attr) {
         self.stored = (attr.used_bytes, attr.size);
+        self.given = attr.ctime;
         self.attr = Some(attr);
     }
 

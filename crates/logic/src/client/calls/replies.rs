@@ -349,7 +349,7 @@ impl Client {
             self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
             return;
         }
-        if let (true, Some(size)) = (own, set.size) {
+        if let (true, Some(size)) = (own && !node.was_given_later(&attr), set.size) {
             self.cut(step, fid, size);
         }
         self.changed(fid, attr.clone(), vouched);

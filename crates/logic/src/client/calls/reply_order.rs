@@ -17,6 +17,7 @@ impl Client {
     /// latest grant that the server may count. Of a repeated reply that is all that they are for.
     pub(crate) fn note_grants(&mut self, grants: &mut Vec<Grant>) {
         for grant in &*grants {
+            self.granted = self.granted.max(grant.epoch);
             if let Some(node) = self.nodes.get_mut(&grant.fid) {
                 node.seen = node.seen.max(grant.epoch);
             }
@@ -92,9 +93,16 @@ impl Client {
 }
 
 impl Node {
-    /// Takes note of the answer to an own change: has the answer to a later one come before?
+    /// An own change was answered with these attributes: did later ones come with a grant before?
+    /// Then the change is in them already, and so may others be that came behind it.
+    pub(crate) fn was_given_later(&self, attr: &Attr) -> bool {
+        attr.ctime < self.given
+    }
+
+    /// Takes note of the answer to an own change: has the answer to a later one come before, or
+    /// a grant with later attributes?
     pub(crate) fn is_overtaken(&mut self, attr: &Attr) -> bool {
-        let overtaken = attr.ctime < self.answered;
+        let overtaken = attr.ctime < self.answered || self.was_given_later(attr);
         self.answered = self.answered.max(attr.ctime);
         overtaken
     }
@@ -102,7 +110,7 @@ impl Node {
     /// Takes note of the answer to an own change that sets the size or the time of modification:
     /// has the answer to a later one of that sort come before? Other changes say nothing of these.
     pub(crate) fn is_set_overtaken(&mut self, attr: &Attr) -> bool {
-        let overtaken = attr.ctime < self.set;
+        let overtaken = attr.ctime < self.set || self.was_given_later(attr);
         self.set = self.set.max(attr.ctime);
         overtaken
     }

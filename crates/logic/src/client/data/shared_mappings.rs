@@ -139,6 +139,7 @@ impl Client {
         }
         self.start(step, ticket);
         self.unpark(step, fid);
+        self.retire(step, fid);
     }
 
     /// A claim was refused: the file is gone.

@@ -158,7 +158,7 @@ impl Client {
     /// say nothing about those of this session, and may all be below them. No message of this
     /// session comes any more, as it has ended its connection.
     fn begin_epochs_anew(&mut self) {
-        (self.floor, self.heard) = (0, 0);
+        (self.floor, self.granted, self.heard) = (0, 0, 0);
         for node in self.nodes.values_mut() {
             node.begin_epochs_anew();
         }

@@ -348,18 +348,11 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
             epoch,
             right,
             hold: held,
-        } => {
-            let epoch = if *epoch == u64::MAX {
-                "all".into()
-            } else {
-                format!("@{epoch}")
-            };
-            format!(
-                "Release {} {epoch}: holds {right:?}, {}",
-                name(disk, *fid),
-                hold(*held)
-            )
-        }
+        } => format!(
+            "Release {} @{epoch}: holds {right:?}, {}",
+            name(disk, *fid),
+            hold(*held)
+        ),
         ToServer::Opens { fid, hold: held } => {
             format!("Opens {}: {}", name(disk, *fid), hold(*held))
         }
