@@ -199,23 +199,25 @@ impl Server {
         ids.sort_unstable();
         let walk = |plan: &mut Plan, behind| self.walk_volumes((&ids, keep), behind, plan);
         plan.next_round(behind, walk);
+        if plan.freezes.is_some() && plan.more_behind.is_none() {
+            self.view_unconfirmed(of, plan);
+        }
+    }
+
+    /// Adds the changes of a volume whose callers may not have seen the answers.
+    fn view_unconfirmed(&self, volume: u32, plan: &mut Plan) {
+        let sessions = self.sessions.values();
+        let changed = sessions.flat_map(|session| session.unconfirmed.values().flatten());
+        let changed = changed.filter(|fid| fid.volume == volume).copied();
+        let changed: BTreeSet<Fid> = changed.collect();
+        let views = changed.into_iter().map(|fid| (fid, View::Whole));
+        plan.views.extend(views);
     }
 
     /// Adds the tokens of volumes, in the order of their numbers, which somebody has beyond what he
-    /// may keep; and, if their state is kept, changes that are not confirmed. Where only Exclusive
-    /// is too much, it costs nothing for each other object: a snapshot of a volume that is at rest
-    /// takes as long as that of an empty one.
+    /// may keep. Where only Exclusive is too much, it costs nothing for each other object: a
+    /// snapshot of a volume that is at rest takes as long as that of an empty one.
     fn walk_volumes(&self, (ids, keep): (&[u32], Right), behind: Option<Fid>, plan: &mut Plan) {
-        if plan.freezes.is_some() {
-            let sessions = self.sessions.values();
-            let changed = sessions.flat_map(|session| session.unconfirmed.values().flatten());
-            let changed: BTreeSet<Fid> = changed
-                .filter(|fid| ids.contains(&fid.volume))
-                .copied()
-                .collect();
-            let views = changed.into_iter().map(|fid| (fid, View::Whole));
-            plan.views.extend(views);
-        }
         let gather = |plan: &mut Plan, fid: Fid| {
             self.cost.look();
             let mut holders = self.holders(fid, None);

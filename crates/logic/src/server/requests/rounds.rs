@@ -20,16 +20,16 @@ impl Plan {
         !full
     }
 
-    /// Plans the next round: a walk over the objects behind this one, and over all if there is
-    /// nothing to be waited for behind it.
+    /// Plans the next round: a walk over the objects behind this one, and over all if that finds
+    /// none to ask for.
     pub(crate) fn next_round(
         &mut self,
         behind: Option<Fid>,
         mut walk: impl FnMut(&mut Plan, Option<Fid>),
     ) {
-        let before = (self.gathers.len(), self.views.len());
+        let before = self.gathers.len();
         walk(self, behind);
-        if behind.is_some() && before == (self.gathers.len(), self.views.len()) {
+        if behind.is_some() && self.gathers.len() == before {
             walk(self, None);
         }
     }
