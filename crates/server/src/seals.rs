@@ -3,7 +3,7 @@
 //! Guarantees: the secrets of two lenders, and of two runs of the server, cannot be derived from
 //! each other; so a machine that knows one can seal nothing for another.
 
-use wire::{Capability, LenderId, Outcome, Secret, ToClient};
+use wire::{Elsewhere, LenderId, Outcome, Secret, ToClient};
 
 /// The secret from which the lenders' secrets are made.
 pub(crate) struct Seals(Secret);
@@ -23,15 +23,17 @@ impl Seals {
             ToClient::Lend { lender, secret } => *secret = self.secret_of(*lender),
             ToClient::Reply { reply, .. } => {
                 if let Outcome::Elsewhere(elsewhere) = &mut reply.outcome {
-                    let secret = self.secret_of(elsewhere.lender);
-                    seal(&secret, &mut elsewhere.capability);
+                    self.seal(elsewhere);
                 }
             }
+            ToClient::Take(handed) => self.seal(&mut handed.from),
             _ => {}
         }
     }
-}
 
-fn seal(secret: &Secret, capability: &mut Capability) {
-    capability.seal = net::seal(secret, &capability.sealed_text());
+    fn seal(&self, elsewhere: &mut Elsewhere) {
+        let secret = self.secret_of(elsewhere.lender);
+        let text = elsewhere.capability.sealed_text();
+        elsewhere.capability.seal = net::seal(&secret, &text);
+    }
 }

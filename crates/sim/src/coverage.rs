@@ -117,6 +117,9 @@ rare! {
     Elsewhere: "a reader was sent to a client that lends",
     Borrowed: "a client lent blocks",
     Lacking: "a client that was to lend blocks had none of them",
+    Handed: "a client was told to keep last copies of another one",
+    Kept: "a client kept last copies of another one",
+    Adopted: "a program read a block that its machine had kept for others",
     Lied: "a client lent other bytes than those of the block",
     MadeAgain: "a change was made again as it had been",
     Shrunk: "a client gave blocks up for want of memory",
@@ -160,6 +163,7 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 };
                 of_reply(reply) | ahead
             }
+            ToClient::Take(_) => Rare::Handed.bit(),
             _ => 0,
         },
         server::Output::Sync { .. } => Rare::Synced.bit(),

@@ -9,7 +9,6 @@ use crate::network::Beside;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::Ticket;
-use logic::peers::Policy;
 use logic::server::{Conn, Disk, Event, Input, Options, Output, Server};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -167,8 +166,8 @@ impl ServerRoom {
         }
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
-        if world.plan.neighbours.is_some() {
-            let policy = Policy::Greedy;
+        if let Some(neighbours) = &world.plan.neighbours {
+            let policy = neighbours.policy;
             self.input(world, Input::Cooperate { policy });
         }
     }

@@ -9,7 +9,8 @@ use crate::disk::{UNIT, Units};
 use crate::rng::Rng;
 use crate::room::Room;
 use crate::world::World;
-use logic::client::{Input, Mutant, PeerInput, PeerOutput};
+use logic::client::{Input, LendingFigures, Mutant, PeerInput, PeerOutput};
+use logic::peers::Policy;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,6 +29,8 @@ pub(crate) struct Neighbours {
     lost_permille: u64,
     /// ...and of a thousand answers, so many lie.
     lies_permille: u64,
+    /// How they do it.
+    pub(crate) policy: Policy,
 }
 
 impl Neighbours {
@@ -36,6 +39,13 @@ impl Neighbours {
             late_ns: *rng.pick(&[100_000, 5_000_000, 300_000_000, 2_000_000_000]),
             lost_permille: *rng.pick(&[0, 50, 300]),
             lies_permille: *rng.pick(&[0, 100, 500]),
+            policy: *rng.pick(&[
+                Policy::Greedy,
+                Policy::NChance,
+                Policy::Weighted,
+                Policy::Fleet,
+                Policy::Fleet,
+            ]),
         }
     }
 }
@@ -100,6 +110,16 @@ impl Room {
                 let units = self.gather(&bulk, beside);
                 self.lend(world, ask, (have, units));
             }
+        }
+    }
+
+    /// A step has changed the figures.
+    pub(crate) fn meet_kept(&self, world: &World, (old, new): (LendingFigures, LendingFigures)) {
+        if new.taken > old.taken {
+            world.meet(Rare::Kept.bit());
+        }
+        if new.adopted > old.adopted {
+            world.meet(Rare::Adopted.bit());
         }
     }
 

@@ -25,6 +25,25 @@ impl Plan {
         }
     }
 
+    /// Caches that are too small for what programs read: blocks leave them.
+    pub(crate) fn draw_small_caches(&mut self, rng: &mut Rng) {
+        if !self.deep {
+            self.fill_caches(rng);
+        }
+        self.client.ahead_bytes = 0;
+        self.server.hints = 1 << 20;
+        self.units = self.units.max(48);
+        for (kind, most) in [(Kind::Open, 400), (Kind::Read, 900), (Kind::Write, 300)] {
+            self.weights[kind as usize] = rng.between(100, most);
+        }
+        self.operations = self.operations.max(40);
+        for host in 1..=self.clients {
+            let slots = rng.between(1, 6) as u32;
+            let (at, ns) = (rng.between(1, self.span_ns / 8), self.span_ns);
+            self.faults.push((at, Fault::Memory { host, slots, ns }));
+        }
+    }
+
     /// Programs have files enough that caches fill: of one or two there are blocks for any memory.
     fn fill_caches(&mut self, rng: &mut Rng) {
         self.names = rng.between(3, 10);

@@ -23,7 +23,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 82] = [
+    pub const ALL: [Self; 83] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -90,6 +90,7 @@ impl Mutant {
         Self::Client(client::Mutant::KeepsTooMuch),
         Self::Client(client::Mutant::KeepsOvertakenBlocks),
         Self::Client(client::Mutant::TakesAnyBytes),
+        Self::Client(client::Mutant::AdoptsAnyVersion),
         Self::Client(client::Mutant::KeepsWhatWasTaken),
         Self::Client(client::Mutant::DropsStranded),
         Self::Client(client::Mutant::ResumesAnyVersion),

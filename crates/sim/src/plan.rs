@@ -221,6 +221,13 @@ impl Plan {
             self.client.ahead_bytes = *rng.pick(&[0, 0, 0, self.client.ahead_bytes]);
             self.weights[Kind::Read as usize] *= 3;
             self.server.hints = *rng.pick(&[2, 16, 1 << 20]);
+            let keeps = self
+                .neighbours
+                .as_ref()
+                .is_some_and(|n| n.policy.keeping().is_some());
+            if keeps && rng.chance(700) {
+                self.draw_small_caches(rng);
+            }
         }
     }
 

@@ -202,7 +202,9 @@ impl Room {
                 ..
             }
         );
+        let shared = self.machine.borrow().lending();
         self.machine.borrow_mut().handle(now, input, &mut outputs);
+        self.meet_kept(world, (shared, self.machine.borrow().lending()));
         // In these worlds there are fewer blocks than a step gives up.
         if self.machine.borrow().is_over() {
             world.fail(wrong!("h{} keeps more blocks than it may", self.host));

@@ -2,7 +2,7 @@
 //! message that breaks a bound of [`crate::limits`]; bytes behind the message are refused as well.
 
 use crate::delegated::{Chosen, Delegated};
-use crate::lend::{Capability, Elsewhere, Lenders, ToLender, ToReader};
+use crate::lend::{Capability, Elsewhere, Handed, Leaving, Lenders, ToLender, ToReader};
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
 use crate::message::{ToClient, ToServer};
@@ -18,14 +18,17 @@ use serde::de::DeserializeOwned;
 
 /// The newest version of the protocol that this crate speaks. Each version says what the one before
 /// it says in the same bytes, and [`crate::Op::since`] tells what is new.
-pub const VERSION: u32 = 21;
+pub const VERSION: u32 = 22;
 
-/// The oldest version that this crate speaks: the one before, so that a cell is brought to a new
-/// version machine by machine.
+/// The oldest version that this crate speaks: so a cell is brought to a new version machine by
+/// machine.
 pub const VERSION_OLDEST: u32 = 20;
 
 /// From this version on a client knows the releases of a replica in its listings.
 pub const VERSION_OF_REPLICAS: u32 = 21;
+
+/// From this version on clients keep blocks for each other.
+pub const VERSION_OF_KEEPING: u32 = 22;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +195,9 @@ impl Bounded for ToServer {
     fn within_bounds(&self) -> bool {
         match self {
             Self::Lends { addr, .. } => addr.len() <= limits::ADDRESS_BYTES,
+            Self::Leaving { blocks, .. } => {
+                blocks.len() <= limits::LEAVING && blocks.iter().all(Bounded::within_bounds)
+            }
             // Half, so that numbers reckoned from it are within the bound, too.
             Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,
             Self::Hello {
@@ -313,11 +319,28 @@ impl Bounded for StreamPiece {
     }
 }
 
+/// May so many blocks of a file be lent at once, from this one on?
+fn lent(first: u64, count: u32) -> bool {
+    let most = limits::FILE_BYTES / u64::from(limits::BLOCK_BYTES);
+    let end = first.checked_add(u64::from(count));
+    count <= limits::LENT_BLOCKS && end.is_some_and(|end| end <= most)
+}
+
 impl Bounded for Capability {
     fn within_bounds(&self) -> bool {
-        let most = limits::FILE_BYTES / u64::from(limits::BLOCK_BYTES);
-        let end = self.first.checked_add(u64::from(self.count));
-        self.count <= limits::LENT_BLOCKS && end.is_some_and(|end| end <= most)
+        lent(self.first, self.count)
+    }
+}
+
+impl Bounded for Leaving {
+    fn within_bounds(&self) -> bool {
+        lent(self.first, self.count)
+    }
+}
+
+impl Bounded for Handed {
+    fn within_bounds(&self) -> bool {
+        self.from.within_bounds()
     }
 }
 
@@ -371,6 +394,7 @@ impl Bounded for ToClient {
             Self::Watched { first, changes, .. } => {
                 *first <= limits::CHANGES && changes.iter().all(Change::within_bounds)
             }
+            Self::Take(handed) => handed.within_bounds(),
             _ => true,
         }
     }

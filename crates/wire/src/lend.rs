@@ -72,6 +72,44 @@ pub struct Elsewhere {
     pub capability: Capability,
 }
 
+/// Blocks in a row that a client's cache is about to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// Of which file.
+    pub fid: Fid,
+    /// Of which version of its content.
+    pub version: u64,
+    /// From which block on.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// How long they lay unused, ms: the one that was used last.
+    pub idle_ms: u32,
+    /// How often they may still be handed on, if they were kept for others here; `None`: they are
+    /// the client's own.
+    pub chances: Option<u8>,
+}
+
+/// The room that a client has for blocks of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spare {
+    /// Blocks that it can take and give up nothing.
+    pub free: u32,
+    /// How long the block lay unused that it would give up next for one of others, ms.
+    pub idle_ms: u32,
+}
+
+/// Blocks that a client is to keep for the others: another client, which gives them up, lends them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handed {
+    /// The blocks, and the client that has them.
+    pub from: Elsewhere,
+    /// How long they lay unused, ms.
+    pub idle_ms: u32,
+    /// How often they may be handed on from there.
+    pub chances: u8,
+}
+
 /// May another client bring the bytes of a read?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lenders {

@@ -5,7 +5,7 @@
 use crate::attr::Attr;
 use crate::delegated::Chosen;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
-use crate::lend::{LenderId, Secret};
+use crate::lend::{Handed, Leaving, LenderId, Secret, Spare};
 use crate::lock::HeldLock;
 use crate::name::Name;
 use crate::outcome::{Outcome, Reply};
@@ -290,6 +290,14 @@ pub enum ToServer {
         /// The print of its key.
         key: Secret,
     },
+    /// Blocks are about to leave its cache, those first that lay unused for longest; said by
+    /// clients that keep blocks for others. Without blocks: only the room that it has.
+    Leaving {
+        /// The blocks.
+        blocks: Vec<Leaving>,
+        /// Its room for blocks of others.
+        spare: Spare,
+    },
 }
 
 /// A message of a server.
@@ -377,6 +385,17 @@ pub enum ToClient {
     },
     /// They do so no more.
     Keep,
+    /// Clients that lend say by `Leaving` which blocks leave their caches, and may keep blocks for
+    /// each other; follows `Lend`, until `Keep`.
+    Share {
+        /// The weight of the age of a copy beside that of a block that nobody else has, 16ths: of
+        /// the blocks that make room for the client's own...
+        copies_weigh: u32,
+        /// ...and for one of others.
+        others_weigh: u32,
+    },
+    /// Keep these blocks for the others.
+    Take(Handed),
 }
 
 /// How a peer broke the protocol: the connection ends.
@@ -425,6 +444,7 @@ impl ToServer {
             Self::Took { .. } => "Took",
             Self::Unwatch { .. } => "Unwatch",
             Self::Lends { .. } => "Lends",
+            Self::Leaving { .. } => "Leaving",
         }
     }
 }
@@ -450,6 +470,8 @@ impl ToClient {
             Self::Watched { .. } => "Watched",
             Self::Lend { .. } => "Lend",
             Self::Keep => "Keep",
+            Self::Share { .. } => "Share",
+            Self::Take(_) => "Take",
         }
     }
 }

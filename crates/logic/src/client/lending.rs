@@ -13,15 +13,17 @@
 //! so that many readers of one file pull each byte from the server about once.
 
 mod borrowing;
+mod keeping;
 
 use super::api::Output;
-use super::data::cache::BlockState;
+use super::data::cache::{BlockState, Weights};
 use super::piece::Piece;
 use super::session::requests::Why;
 use super::{Client, Lends, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use borrowing::Borrowing;
+use keeping::{Sharing, Taking};
 use wire::limits::BLOCK_BYTES;
 use wire::{Capability, Elsewhere, Fid, Lenders, Secret, Time, ToClient, ToServer};
 
@@ -134,6 +136,9 @@ pub(crate) struct Lending {
     borrowing: BTreeMap<u64, Borrowing>,
     last: u64,
     asked: BTreeMap<u64, Asked>,
+    /// The server has said that clients keep blocks for each other.
+    sharing: Option<Sharing>,
+    taking: BTreeMap<u64, Taking>,
     /// The `lenders` of the next request for blocks, if not the usual ones.
     instead: Option<Lenders>,
     pub(crate) counts: LendingFigures,
@@ -154,6 +159,12 @@ pub struct LendingFigures {
     pub lacking: u64,
     /// Lenders that did not answer in time, or with other bytes.
     pub failing: u64,
+    /// Blocks that are kept for others now.
+    pub kept: u64,
+    /// Blocks that came to be kept for others.
+    pub taken: u64,
+    /// Those of them that a program here has read.
+    pub adopted: u64,
 }
 
 impl Lending {
@@ -173,11 +184,26 @@ impl Lending {
     pub(crate) fn due(&self) -> Option<Time> {
         let borrowing = self.borrowing.values().map(|one| one.until);
         let asked = self.asked.values().map(|one| one.until);
-        borrowing.chain(asked).min()
+        let taking = self.taking.values().map(|one| one.until);
+        borrowing.chain(asked).chain(taking).min()
     }
 }
 
 impl Client {
+    /// A message of the server about lending.
+    pub(crate) fn on_lending_message(&mut self, step: &mut Step<'_>, message: ToClient) {
+        match message {
+            ToClient::Lend { secret, .. } => self.on_lend(step, secret),
+            ToClient::Keep => self.stop_lending(step),
+            ToClient::Share {
+                copies_weigh,
+                others_weigh,
+            } => self.on_share(step, Weights::new(copies_weigh, others_weigh)),
+            ToClient::Take(handed) => self.on_take(step, handed),
+            other => unreachable!("{} is not about lending", other.kind()),
+        }
+    }
+
     /// The server says that clients lend to each other.
     pub(crate) fn on_lend(&mut self, step: &mut Step<'_>, secret: Secret) {
         if self.options.lends == Lends::Never {
@@ -195,6 +221,7 @@ impl Client {
             return;
         }
         (self.lending.wanted, self.lending.listens) = (false, None);
+        self.stop_sharing();
         self.turn_away(step);
         step.out.push(Output::Peer(PeerOutput::Close));
     }
@@ -213,6 +240,7 @@ impl Client {
             let addr = if self.lending.busy { Vec::new() } else { addr };
             self.say(step, ToServer::Lends { addr, key });
         }
+        self.share_memory(step);
     }
 
     /// A machine whose programs wait for memory, or that runs on a battery, lends nothing; it
@@ -229,6 +257,7 @@ impl Client {
             self.turn_away(step);
             self.say_lends(step);
         }
+        self.say_spare(step);
     }
 
     pub(crate) fn on_peer(&mut self, step: &mut Step<'_>, input: PeerInput) {
@@ -294,16 +323,20 @@ impl Client {
     /// Answers a question with what is here.
     fn lend(&mut self, step: &mut Step<'_>, ask: u64, of: &Capability) {
         let node = self.nodes.get(&of.fid);
-        if node.is_none_or(|node| node.version != of.version) {
-            return lend_nothing(step, ask);
-        }
+        let own = node.is_some_and(|node| node.version == of.version);
         let blocks = of.first..of.first + u64::from(of.count);
-        let clean = |(at, found): (usize, Option<_>)| match found {
-            Some((slot, BlockState::Clean)) => Some((at as u16, slot)),
-            _ => None,
+        let here = |(at, (block, found)): (usize, (u64, Option<_>))| match found {
+            Some((slot, BlockState::Clean)) if own => Some((at as u16, slot)),
+            _ => {
+                let kept = self.cache.find_kept(of.fid, block, of.version)?;
+                Some((at as u16, kept))
+            }
         };
-        let found = self.cache.span(of.fid, blocks).enumerate();
-        let (have, slots): (Vec<u16>, Vec<_>) = found.filter_map(clean).unzip();
+        let found = blocks.clone().zip(self.cache.span(of.fid, blocks));
+        let (have, slots): (Vec<u16>, Vec<_>) = found.enumerate().filter_map(here).unzip();
+        for slot in &slots {
+            self.cache.set_copied(*slot);
+        }
         let piece = |slot| Piece::Slot {
             slot,
             at: 0,
@@ -335,6 +368,7 @@ impl Client {
 
     pub(crate) fn tick_lending(&mut self, step: &mut Step<'_>) {
         self.tick_borrowing(step);
+        self.tick_taking(step);
         let over = |(ask, one): (&u64, &Asked)| (one.until <= step.now).then_some(*ask);
         let over: Vec<u64> = self.lending.asked.iter().filter_map(over).collect();
         for ask in over {
@@ -348,6 +382,7 @@ impl Client {
     pub fn lending(&self) -> LendingFigures {
         LendingFigures {
             lends: self.lending.lends() && !self.lending.busy,
+            kept: self.cache.kept(),
             ..self.lending.counts
         }
     }
@@ -355,7 +390,8 @@ impl Client {
 
 /// Does the server say this unasked, also in a session that has not begun?
 pub(crate) fn is_offer(message: &ToClient) -> bool {
-    matches!(message, ToClient::Lend { .. } | ToClient::Keep)
+    use ToClient::{Keep, Lend, Share, Take};
+    matches!(message, Lend { .. } | Keep | Share { .. } | Take(_))
 }
 
 fn lend_nothing(step: &mut Step<'_>, ask: u64) {

@@ -3,8 +3,7 @@
 //!
 //! Guarantees: a step gives up a bounded number of blocks, so that no call waits for thousands of
 //! them; a changed block is written back before it goes; a call that waits for a slot is begun
-//! again when there are more. Blocks that are kept for other machines, when there are such, are the
-//! first to go: their place is [`Client::keep_size`], before the blocks of this machine.
+//! again when there are more. Blocks that are kept for other machines are the first to go.
 
 use super::{Client, Mutant, Step};
 use wire::Time;
@@ -52,6 +51,7 @@ impl Client {
         if self.options.mutant != Some(Mutant::KeepsTooMuch) {
             self.cache.shrink(AT_ONCE);
         }
+        self.say_leaving(step);
     }
 
     /// When the block was used that is given up next; 0: its kernel has all of it.

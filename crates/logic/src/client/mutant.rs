@@ -75,6 +75,8 @@ pub enum Mutant {
     ResumesAnyVersion,
     /// Its room takes what another client has lent for what the server's digests vouch for.
     TakesAnyBytes,
+    /// Uses a block that it kept for others whatever version the file has by now.
+    AdoptsAnyVersion,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
     /// Gives up changed blocks, too, when it has to make do with less memory.

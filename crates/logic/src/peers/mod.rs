@@ -37,7 +37,7 @@ pub use fleet::{Offer, Offered, Parts, Uses};
 pub use hash::keeper;
 pub use hints::{Hints, NAMED};
 pub use server::{Answer, Fate, NOTICES, Server, Source, Spill, Told};
-pub use weighted::{CANDIDATES, Oldest};
+pub use weighted::{CANDIDATES, Oldest, cheapest};
 
 /// The name of a block: its fid, number and version, mixed. Two blocks with one name do no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +103,51 @@ impl Policy {
     }
 }
 
+/// How real clients keep blocks for each other under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// The weight of the age of a copy beside that of a last copy, 16ths, where a client makes room
+    /// for itself.
+    pub copies_weigh: u32,
+    /// The same where it makes room for a block of others.
+    pub others_weigh: u32,
+    /// How often a last copy is handed on that nobody uses.
+    pub chances: u8,
+    /// A random client takes it, or the one whose room is worth least.
+    pub random: bool,
+}
+
+impl Policy {
+    /// How clients keep blocks for each other; `None`: they do not.
+    pub fn keeping(self) -> Option<Keeping> {
+        let parts = Parts::default();
+        match self {
+            Policy::NChance => Some(Keeping {
+                copies_weigh: 16,
+                others_weigh: u32::MAX,
+                chances: 2,
+                random: true,
+            }),
+            Policy::Weighted => {
+                let weigh = weighted::weight_of_copies(Costs::default()) as u32;
+                Some(Keeping {
+                    copies_weigh: weigh,
+                    others_weigh: weigh,
+                    chances: 1,
+                    random: false,
+                })
+            }
+            Policy::Fleet => Some(Keeping {
+                copies_weigh: parts.copies_weigh,
+                others_weigh: parts.others_weigh,
+                chances: 1,
+                random: false,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// How a fleet is set up. All memory is counted in blocks.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -147,6 +192,16 @@ pub struct Costs {
     pub disk: u32,
 }
 
+impl Default for Costs {
+    /// The paper's: from another client, and from a disk with a network, microseconds.
+    fn default() -> Self {
+        Self {
+            peer: 1_000,
+            disk: 15_600,
+        }
+    }
+}
+
 impl Options {
     /// The paper's choices for this policy, so many clients and so much memory.
     pub fn new(policy: Policy, clients: Peer, client_blocks: usize, server_blocks: usize) -> Self {
@@ -165,10 +220,7 @@ impl Options {
             server_blocks,
             hints: usize::MAX,
             chances: 2,
-            costs: Costs {
-                peer: 1_000,
-                disk: 15_600,
-            },
+            costs: Costs::default(),
             parts: Parts::default(),
             seed: 1,
         }

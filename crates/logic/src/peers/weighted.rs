@@ -159,14 +159,25 @@ impl Places {
     /// The client with the least valuable block, if its room is worth less than that of a last copy
     /// that lay unused for so long.
     pub(super) fn cheapest(&self, now: u32, asker: Peer, age: u32) -> Option<Peer> {
-        let mut best = (u64::from(age) * WEIGHT_OF_LAST, None);
-        for (peer, oldest) in self.oldest.iter().enumerate() {
+        let age_of = |oldest: &Oldest| {
             let copy = worth(now, oldest.copy, self.of_copies);
-            let age = copy.max(worth(now, oldest.last, WEIGHT_OF_LAST));
-            if age > best.0 && peer != usize::from(asker) {
-                best = (age, Some(peer as Peer));
-            }
-        }
-        best.1
+            copy.max(worth(now, oldest.last, WEIGHT_OF_LAST))
+        };
+        let all = self.oldest.iter().enumerate();
+        let others = all.filter(|(peer, _)| *peer != usize::from(asker));
+        let ages = others.map(|(peer, oldest)| (peer as Peer, age_of(oldest)));
+        cheapest(ages, u64::from(age) * WEIGHT_OF_LAST)
     }
+}
+
+/// The client whose room is worth least, by the age of the block that would make room there, if
+/// that is older than the one that looks for room.
+pub fn cheapest<K>(ages: impl Iterator<Item = (K, u64)>, age: u64) -> Option<K> {
+    let mut best = (age, None);
+    for (client, age) in ages {
+        if age > best.0 {
+            best = (age, Some(client));
+        }
+    }
+    best.1
 }

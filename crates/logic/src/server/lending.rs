@@ -10,6 +10,8 @@
 //! hints go. Nobody is named who is not connected, has not said that he lends, or has failed
 //! somebody just now.
 
+mod keeping;
+
 use super::api::{Bulk, Conn};
 use super::{Server, Step};
 use crate::peers::Policy;
@@ -18,7 +20,7 @@ use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
 use wire::{
     Capability, Digest, Elsewhere, Fid, LenderId, Lenders, Op, Outcome, Request, Right, Secret,
-    SessionId, Time, ToClient,
+    SessionId, Spare, Time, ToClient, VERSION_OF_KEEPING,
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -39,6 +41,8 @@ struct Lender {
     /// It is not named before this time, and how often it has failed somebody in a row.
     rests: Time,
     failed: u32,
+    /// Its room for blocks of others, and when it has said so; none: it keeps nothing for them.
+    spare: Option<(Spare, Time)>,
 }
 
 /// A block's version and digest, and the clients that may have it.
@@ -81,6 +85,8 @@ pub(crate) struct Lending {
     /// The blocks of which there are hints, in the order of their coming.
     order: VecDeque<(Fid, u64)>,
     counts: LendingFigures,
+    /// For what is drawn by lot.
+    lots: u64,
 }
 
 /// Figures for people.
@@ -98,6 +104,10 @@ pub struct LendingFigures {
     pub lacking: u64,
     /// Those that came too late, or not as they should.
     pub failing: u64,
+    /// Last copies that clients were about to give up.
+    pub leaving: u64,
+    /// Those of them that another client was told to keep.
+    pub handed: u64,
 }
 
 impl Lending {
@@ -195,6 +205,7 @@ impl Server {
         let was = core::mem::take(&mut self.lending);
         // Numbers are not used again: a capability sealed for an old one is worth nothing.
         (self.lending.policy, self.lending.last) = (Some(policy), was.last);
+        self.lending.lots = was.lots;
         self.lending.counts = was.counts;
         let connected = self
             .sessions
@@ -202,10 +213,11 @@ impl Server {
             .filter(|(_, state)| state.conn.is_some());
         let all: Vec<SessionId> = connected.map(|(id, _)| *id).collect();
         for session in all {
-            match self.lending.on() {
-                true => self.say_lend(step, session),
-                false => self.send(step, session, ToClient::Keep),
+            if was.on() {
+                // Clients forget what the last policy has made them keep.
+                self.send(step, session, ToClient::Keep);
             }
+            self.say_lend(step, session);
         }
     }
 
@@ -218,6 +230,15 @@ impl Server {
         // The room puts the secret in.
         let secret = [0; 32];
         self.send(step, session, ToClient::Lend { lender, secret });
+        let version = self.sessions.get(&session).map_or(0, |known| known.version);
+        let keeping = self.cooperation().keeping();
+        if let Some(keeping) = keeping.filter(|_| version >= VERSION_OF_KEEPING) {
+            let share = ToClient::Share {
+                copies_weigh: keeping.copies_weigh,
+                others_weigh: keeping.others_weigh,
+            };
+            self.send(step, session, share);
+        }
     }
 
     /// A client lends.
@@ -237,6 +258,7 @@ impl Server {
             conn,
             rests: 0,
             failed: 0,
+            spare: None,
         };
         self.lending.lenders.insert(number, lender);
     }

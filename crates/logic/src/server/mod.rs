@@ -366,6 +366,7 @@ impl Server {
             ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
             ToServer::Lends { addr, key } => self.on_lends((from, session), (addr, key)),
+            ToServer::Leaving { blocks, spare } => self.on_leaving(step, session, (blocks, spare)),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 // A client that is stalled is to know that the connection lives.

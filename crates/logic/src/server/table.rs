@@ -304,6 +304,8 @@ pub(crate) struct Session {
     /// Its rights on its last connection.
     pub(crate) rights: Option<Rights>,
     pub(crate) conn: Option<Conn>,
+    /// The version of the protocol that it speaks there.
+    pub(crate) version: u32,
     /// The root of its tree, and whether nothing changes there; none: it has not said which.
     pub(crate) root: Option<(Fid, bool)>,
     /// When it was last heard of.

@@ -12,6 +12,9 @@
 //! that cannot leave.
 
 mod block_order;
+mod kept;
+
+pub(crate) use kept::{Goes, Weights};
 
 use super::changes::{ByVolume, Changed};
 use crate::client::api::Slot;
@@ -55,6 +58,10 @@ struct Entry {
     newer: Slot,
     /// When it was used last; 0: the kernel has all of it.
     used: Time,
+    /// Another client has a copy, as far as is known here.
+    copied: bool,
+    /// It was said to leave.
+    said: bool,
 }
 
 /// The cache's table.
@@ -79,6 +86,8 @@ pub(crate) struct Cache {
     dirty: u32,
     changed: BTreeMap<Fid, Changed>,
     by_volume: ByVolume,
+    /// Blocks that are kept for other machines.
+    keeping: kept::Keeping,
 }
 
 impl Cache {
@@ -99,6 +108,7 @@ impl Cache {
             dirty: 0,
             changed: BTreeMap::new(),
             by_volume: ByVolume::default(),
+            keeping: kept::Keeping::default(),
         }
     }
 
@@ -153,10 +163,20 @@ impl Cache {
         self.limit.max(beside)
     }
 
-    /// Gives up blocks beyond the limit, at most so many.
+    /// How many slots hold something.
+    fn here(&self) -> usize {
+        self.index.len() + self.kept_slots()
+    }
+
+    /// Gives up blocks beyond the limit, at most so many; those that are kept for others first.
     pub(crate) fn shrink(&mut self, at_once: u32) {
-        let over = (self.index.len() as u32).saturating_sub(self.bearable());
-        for _ in 0..over.min(at_once).min(self.listed) {
+        if self.keeps_too_much() {
+            self.drop_oldest_kept(at_once);
+            return self.check();
+        }
+        let over = (self.here() as u32).saturating_sub(self.bearable());
+        let dropped = self.drop_oldest_kept(over.min(at_once));
+        for _ in 0..(over.min(at_once) - dropped).min(self.listed) {
             let slot = self.oldest;
             self.unlist(slot);
             self.index.remove(&self.entries[slot as usize].key);
@@ -167,7 +187,7 @@ impl Cache {
 
     /// Each slot that was ever used holds a block or nothing, and each block counts where it does.
     fn check(&self) {
-        let (here, free) = (self.index.len(), self.free.len());
+        let (here, free) = (self.here(), self.free.len());
         assert!(here + free == self.entries.len(), "a slot is lost");
         assert!(
             self.entries.len() <= self.most as usize,
@@ -190,12 +210,13 @@ impl Cache {
 
     /// Are there blocks to be given up beyond the limit?
     pub(crate) fn is_over(&self) -> bool {
-        self.listed > 0 && self.index.len() as u32 > self.bearable()
+        let some = self.listed > 0 || self.kept_slots() > 0;
+        self.keeps_too_much() || (some && self.here() as u32 > self.bearable())
     }
 
     /// A slot that holds nothing, if one more may be in use.
     fn vacant(&mut self) -> Option<Slot> {
-        if self.index.len() as u32 >= self.bearable() {
+        if self.here() as u32 >= self.bearable() {
             return None;
         }
         self.free.pop().or_else(|| {
@@ -206,13 +227,15 @@ impl Cache {
                 older: NONE,
                 newer: NONE,
                 used: 0,
+                copied: false,
+                said: false,
             });
             Some(self.entries.len() as Slot - 1)
         })
     }
 
     pub(crate) fn used(&self) -> u64 {
-        self.index.len() as u64
+        self.here() as u64
     }
 
     pub(crate) fn free(&self) -> &[Slot] {
@@ -233,17 +256,13 @@ impl Cache {
     pub(crate) fn take(&mut self, fid: Fid, block: u64, state: BlockState) -> Option<Slot> {
         let slot = match self.vacant() {
             Some(slot) => slot,
-            None => {
-                let slot = (self.oldest != NONE).then_some(self.oldest)?;
-                self.unlist(slot);
-                self.index.remove(&self.entries[slot as usize].key);
-                slot
-            }
+            None => self.evict_for_own()?,
         };
         let before = self.index.insert((fid, block), slot);
         assert!(before.is_none(), "a block has one slot");
         let entry = &mut self.entries[slot as usize];
         (entry.key, entry.state, entry.there) = ((fid, block), state, There::Unknown);
+        entry.copied = false;
         self.enter(slot, state);
         self.check();
         Some(slot)

@@ -66,6 +66,7 @@ impl Client {
         if offset >= end {
             return self.finish_read(step, ticket, Vec::new());
         }
+        self.adopt_kept(fid, offset / BLOCK..end.div_ceil(BLOCK));
         match self.gather(fid, (offset, end), pages) {
             Some(pieces) => {
                 self.read_ahead_pays(fid);

@@ -31,7 +31,7 @@ use crate::client::{After, Client, Running, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
+use wire::{Fid, Name, Op, RequestId, Right, Time, ToServer, Unseen};
 
 /// How long the server is kept waiting for the turn at the lock while a look-up may have it that
 /// waits for the server...
@@ -209,6 +209,17 @@ impl Client {
         self.on_digested(step, id);
         if self.kernel.acks.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
+        }
+    }
+
+    /// The server asks whether a request has been answered to its caller.
+    pub(crate) fn on_confirm(&mut self, step: &mut Step<'_>, request: RequestId) {
+        let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
+        let asked = self.requests.contains_key(&request);
+        if unfinished || asked || self.prove(step, request) {
+            self.confirms.insert(request);
+        } else {
+            self.say(step, ToServer::Confirmed { request });
         }
     }
 

@@ -110,6 +110,9 @@ impl Client {
         have: &[u16],
         failing: bool,
     ) {
+        if self.on_taken(step, id, have) {
+            return;
+        }
         let Some(borrowing) = self.lending.borrowing.remove(&id) else {
             return; // too late
         };
@@ -143,6 +146,7 @@ impl Client {
                 Some(output) => {
                     step.out.push(output);
                     self.cache.set(slot, BlockState::Clean);
+                    self.cache.set_copied(slot);
                 }
                 None => missing.push(first + u64::from(at)),
             }
@@ -201,6 +205,7 @@ impl Client {
 
     /// The session is lost: borrowed blocks are asked for anew, by the calls that want them.
     pub(in crate::client) fn forget_borrowing(&mut self) {
+        self.stop_sharing();
         for (_, borrowing) in core::mem::take(&mut self.lending.borrowing) {
             self.cache.drop_filling(borrowing.fid);
         }

@@ -249,15 +249,7 @@ impl Client {
                 self.on_reply(step, id, reply, bulk_len);
             }
             ToClient::Recall(recall) => self.on_recall(step, recall),
-            ToClient::Confirm { request } => {
-                let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
-                let asked = self.requests.contains_key(&request);
-                if unfinished || asked || self.prove(step, request) {
-                    self.confirms.insert(request);
-                } else {
-                    self.say(step, ToServer::Confirmed { request });
-                }
-            }
+            ToClient::Confirm { request } => self.on_confirm(step, request),
             ToClient::Alive { sent, clock, .. } => {
                 self.clock.hear_within(step.now, clock, sent);
                 self.renew(step, sent);
@@ -286,8 +278,10 @@ impl Client {
                 changes,
                 end,
             } => self.on_watched(step, (watch, first), (missed, changes), end),
-            ToClient::Lend { secret, .. } => self.on_lend(step, secret),
-            ToClient::Keep => self.stop_lending(step),
+            message @ (ToClient::Lend { .. }
+            | ToClient::Keep
+            | ToClient::Share { .. }
+            | ToClient::Take(_)) => self.on_lending_message(step, message),
         }
     }
 

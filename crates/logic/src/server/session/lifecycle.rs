@@ -44,6 +44,7 @@ impl Server {
         let boot = self.boot;
         let session = self.sessions.entry(id).or_default();
         session.name = name;
+        session.version = version;
         if !known {
             session.term = boot;
         }

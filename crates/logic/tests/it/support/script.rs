@@ -119,6 +119,7 @@ pub fn run(text: &str) -> String {
 fn lending_step(world: &mut World, words: &[&str]) {
     match words {
         ["lend"] => world.cooperate(Policy::Greedy),
+        ["share"] => world.cooperate(Policy::Fleet),
         ["keep"] => world.cooperate(Policy::Off),
         ["lose", on] => world.lose_between(link(on), 1),
         [machine, "stalled", permille] => {
@@ -128,6 +129,12 @@ fn lending_step(world: &mut World, words: &[&str]) {
                 on_battery: false,
             };
             world.client(machine, Input::Peer(input), &[]);
+        }
+        [machine, "slots", slots] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            let slots = number(slots);
+            let objects = 1 << 20;
+            world.client(machine, Input::Memory { slots, objects }, &[]);
         }
         [machine, "lies"] => {
             let machine = machine.chars().next().expect("a machine is one letter");
@@ -143,7 +150,7 @@ fn step(world: &mut World, words: &[&str]) {
         ["power" | "elsewhere" | "restart"] => lose_server(world, words[0]),
         ["publish", volume] => world.server(server::Input::Publish(number(volume))),
         ["regroup", on @ ..] => world.regroup(on.first().copied()),
-        ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
+        ["lend" | "share" | "keep"] | ["lose", _] | [_, "lies"] | [_, "stalled" | "slots", _] => {
             lending_step(world, words)
         }
         ["quiet"] => world.quiet = true,

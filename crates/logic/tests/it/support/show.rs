@@ -5,8 +5,8 @@ use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
     Access, Attr, Change, Deed, Elsewhere, Epoch, Fid, Grant, HeldLock, Hold, Holding, Kind,
-    Lenders, Op, Outcome, Path, Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient,
-    ToServer, Unseen, VolumeOp, What, WriteMode,
+    Leaving, Lenders, Op, Outcome, Path, Recall, Refusal, Request, Returned, Right, Set, SetTime,
+    ToClient, ToServer, Unseen, VolumeOp, What, WriteMode,
 };
 
 /// The name of an object.
@@ -433,6 +433,14 @@ fn watching(disk: &MemoryDisk, message: &ToServer) -> String {
         ToServer::Took { watch, next } => format!("Took {watch}, next {next}"),
         ToServer::Lends { addr, .. } if addr.is_empty() => "Lends nothing for now".into(),
         ToServer::Lends { .. } => "Lends".into(),
+        ToServer::Leaving { blocks, spare } => {
+            let row = |row: &Leaving| {
+                let last = row.first + u64::from(row.count) - 1;
+                format!(" {} {}-{last}", name(disk, row.fid), row.first)
+            };
+            let rows: String = blocks.iter().map(row).collect();
+            format!("Leaving{rows}, {} free", spare.free)
+        }
         ToServer::Unwatch { watch } => format!("Unwatch {watch}"),
         ToServer::PutBack { request } => format!("PutBack #{request}"),
         ToServer::Heard { request } => format!("Heard #{request}"),
@@ -529,6 +537,12 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             outcome: end,
         } => format!("Waited #{request}: {}", outcome(disk, end)),
         ToClient::Lend { .. } => "Lend".into(),
+        ToClient::Share { .. } => "Share".into(),
+        ToClient::Take(handed) => {
+            let word = &handed.from.capability;
+            let last = word.first + u64::from(word.count) - 1;
+            format!("Take {} {}-{last}", name(disk, word.fid), word.first)
+        }
         ToClient::Keep => "Keep".into(),
         ToClient::Watched {
             watch,

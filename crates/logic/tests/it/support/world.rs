@@ -125,6 +125,7 @@ impl World {
             last: 0,
             options: client::Options {
                 slots: SLOTS,
+                least_slots: 3,
                 ahead_bytes,
                 walk_entries,
                 walk_misses: 2,

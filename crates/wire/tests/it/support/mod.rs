@@ -1,9 +1,11 @@
 //! One message of each kind, with each kind of operation and outcome in them, and a small generator
 //! of bytes.
 
+mod keeping;
 mod stream;
 mod volumes;
 
+pub use keeping::{kept_to_client, kept_to_server};
 use stream::{stream_chunk, stream_head};
 use volumes::{release_ops, room, volume_info, volume_ops};
 use wire::*;
@@ -457,10 +459,16 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
 }
 
 /// Every kind of message of a client, every operation among them.
-/// All messages of clients.
 pub fn to_server() -> Vec<ToServer> {
     let mut all = first_to_server();
     all.extend(added_to_server());
+    all.extend(kept_to_server());
+    all
+}
+
+pub fn to_client() -> Vec<ToClient> {
+    let mut all = first_to_client();
+    all.extend(kept_to_client());
     all
 }
 
@@ -714,7 +722,8 @@ fn replies() -> Vec<ToClient> {
     all.enumerate().map(reply).collect()
 }
 
-pub fn to_client() -> Vec<ToClient> {
+/// Those of version 20.
+pub fn first_to_client() -> Vec<ToClient> {
     let (fid, epoch) = (fid(9), 1 << 40);
     let mut all = replies();
     let recall = |what| ToClient::Recall(Recall { fid, epoch, what });

@@ -19,6 +19,7 @@ impl Cache {
     pub(super) fn list(&mut self, slot: Slot) {
         self.entries[slot as usize].used = self.now;
         self.link(slot, (self.newest, NONE));
+        self.await_saying(slot);
     }
 
     /// Puts a block between two others, or an end.
@@ -33,6 +34,7 @@ impl Cache {
     pub(super) fn unlist(&mut self, slot: Slot) {
         assert!(self.listed > 0, "a clean block is in the list");
         self.listed -= 1;
+        self.forget_saying(slot);
         let Entry { older, newer, .. } = self.entries[slot as usize];
         self.join((older, newer));
     }

@@ -1,0 +1,198 @@
+//! Last copies that leave a client's cache: another client is told to keep them.
+//!
+//! A client says which blocks it is about to give up. Of those that nobody else has, as far as the
+//! hints know, the server hands each row on to one client: a random one (N-chance forwarding,
+//! Dahlin and others, 1994, section 2.4), or the one whose room is worth least (weighted LRU,
+//! section 2.5, and `fleet`). That client borrows them as a reader would, so a lender's bytes are
+//! held against the same digests; nothing is ever waited for.
+//!
+//! Guarantees: a client is handed no more blocks than it has said to have room for, or than are
+//! worth more than those that lie there; a block that the hints know nothing of is handed to
+//! nobody; no message is owed to anybody for a block that was handed on.
+
+use super::{Lender, Lending};
+use crate::peers::{Keeping, cheapest};
+use crate::server::{Server, Step};
+use alloc::vec::Vec;
+use wire::limits::BLOCK_BYTES;
+use wire::{
+    Attr, Capability, Digest, Elsewhere, Fid, Handed, Leaving, LenderId, SessionId, Spare, Time,
+    ToClient, splitmix64,
+};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Blocks in a row of which at least one is a last copy.
+struct Row {
+    fid: Fid,
+    attr: Attr,
+    first: u64,
+    /// Of the last copies.
+    digests: Vec<Option<Digest>>,
+    idle_ms: u32,
+    chances: u8,
+}
+
+impl Row {
+    fn count(&self) -> u32 {
+        self.digests.iter().flatten().count() as u32
+    }
+}
+
+impl Server {
+    /// Blocks are about to leave a client's cache.
+    pub(crate) fn on_leaving(
+        &mut self,
+        step: &mut Step<'_>,
+        session: SessionId,
+        (blocks, spare): (Vec<Leaving>, Spare),
+    ) {
+        let Some(keeping) = self.cooperation().keeping() else {
+            return; // it was told otherwise meanwhile
+        };
+        let Some(me) = self.lending.of_session.get(&session).copied() else {
+            return;
+        };
+        let Some(known) = self.lending.lenders.get_mut(&me) else {
+            return;
+        };
+        known.spare = Some((spare, step.now));
+        for leaving in blocks {
+            if let Some(row) = self.last_copies(step, (me, keeping), leaving) {
+                self.hand_on(step, (me, keeping), row);
+            }
+        }
+    }
+
+    /// Those of these blocks that nobody else has; from now on nobody is sent to this client for
+    /// any of them.
+    fn last_copies(
+        &mut self,
+        step: &Step<'_>,
+        (me, keeping): (LenderId, Keeping),
+        leaving: Leaving,
+    ) -> Option<Row> {
+        let Leaving {
+            fid,
+            version,
+            first,
+            count,
+            ..
+        } = leaving;
+        let attr = step.disk.attr(fid).ok().flatten();
+        let attr = attr.filter(|attr| attr.version == version)?;
+        let inside = attr.size.div_ceil(u64::from(BLOCK_BYTES));
+        let blocks = first..inside.min(first + u64::from(count));
+        let give_up = |block| self.lending.give_up(me, (fid, block), version);
+        let row = Row {
+            fid,
+            attr,
+            first,
+            digests: blocks.map(give_up).collect(),
+            idle_ms: leaving.idle_ms,
+            chances: leaving.chances.unwrap_or(keeping.chances),
+        };
+        self.lending.counts.leaving += u64::from(row.count());
+        (row.count() > 0 && row.chances > 0).then_some(row)
+    }
+
+    /// Has another client keep a row of last copies.
+    fn hand_on(&mut self, step: &mut Step<'_>, (me, keeping): (LenderId, Keeping), row: Row) {
+        let to = self.lending.place(step.now, (me, keeping), &row);
+        let Some((to, session)) = to.and_then(|to| Some((to, self.lending.session_of(to)?))) else {
+            return;
+        };
+        let until = self.own_time(step) + self.options.capability_ns;
+        let lending = &mut self.lending;
+        let (Some(from), Some(taker)) = (lending.lenders.get(&me), lending.lenders.get(&to)) else {
+            return;
+        };
+        let capability = Capability {
+            fid: row.fid,
+            version: row.attr.version,
+            first: row.first,
+            count: row.digests.len() as u32,
+            until,
+            reader: taker.key,
+            seal: [0; 32], // the room's
+        };
+        let offset = row.first * u64::from(BLOCK_BYTES);
+        let end = offset + u64::from(capability.count * BLOCK_BYTES);
+        let from = Elsewhere {
+            len: (end.min(row.attr.size) - offset) as u32,
+            size: row.attr.size,
+            lender: me,
+            addr: from.addr.clone(),
+            key: from.key,
+            digests: row.digests.clone(),
+            capability,
+        };
+        for (block, _) in (row.first..).zip(&row.digests).filter(|(_, d)| d.is_some()) {
+            if let Some(hint) = lending.hints.get_mut(&(row.fid, block)) {
+                hint.add(to);
+            }
+        }
+        lending.counts.handed += u64::from(row.count());
+        let handed = Handed {
+            from,
+            idle_ms: row.idle_ms,
+            chances: row.chances - u8::from(keeping.random),
+        };
+        self.send(step, session, ToClient::Take(handed));
+    }
+}
+
+impl Lending {
+    /// A client is about to give a block up: its digest, if nobody else has it.
+    fn give_up(&mut self, me: LenderId, key: (Fid, u64), version: u64) -> Option<Digest> {
+        let lenders = &self.lenders;
+        let lends = |id: &LenderId| lenders.get(id).is_some_and(|known| !known.addr.is_empty());
+        let hint = self.hints.get_mut(&key)?;
+        if hint.version != version || !hint.has(me) {
+            return None;
+        }
+        hint.remove(me);
+        (!hint.lenders.iter().any(lends)).then_some(hint.digest)
+    }
+
+    fn session_of(&self, lender: LenderId) -> Option<SessionId> {
+        let mut all = self.of_session.iter();
+        all.find(|(_, known)| **known == lender)
+            .map(|(session, _)| *session)
+    }
+
+    /// The client that is to keep a row of blocks.
+    fn place(&mut self, now: Time, (me, how): (LenderId, Keeping), row: &Row) -> Option<LenderId> {
+        let keeps = |(id, one): &(&LenderId, &Lender)| {
+            **id != me && !one.addr.is_empty() && one.rests <= now && one.spare.is_some()
+        };
+        let others = self.lenders.iter().filter(keeps);
+        let to = match how.random {
+            true => {
+                let all: Vec<LenderId> = others.map(|(id, _)| *id).collect();
+                let drawn = splitmix64(&mut self.lots) % (all.len() as u64).max(1);
+                all.get(drawn as usize).copied()
+            }
+            false => {
+                let age_of = |one: &Lender| one.spare.map_or(0, |spare| age_ms(now, spare));
+                let ages = others.map(|(id, one)| (*id, age_of(one)));
+                cheapest(ages, u64::from(row.idle_ms))
+            }
+        }?;
+        let spare = self.lenders.get_mut(&to)?.spare.as_mut();
+        if let Some((spare, _)) = spare {
+            // The client's next word says how much is left.
+            spare.free = spare.free.saturating_sub(row.count());
+        }
+        Some(to)
+    }
+}
+
+/// How long the block lay unused that makes room for one of others: free room is older than
+/// everything, and the more there is of it, the older.
+fn age_ms(now: Time, (spare, said): (Spare, Time)) -> u64 {
+    match spare.free {
+        0 => u64::from(spare.idle_ms) + now.saturating_sub(said) / NS_PER_MS,
+        free => (1 << 48) + u64::from(free),
+    }
+}
