@@ -4,6 +4,7 @@
 //! profile` show at that moment. No file's name, user or session is in it. A connection to the
 //! address harms only itself: so many connections at once, so much time to ask, one page.
 
+mod mounted;
 mod page;
 mod stages;
 mod table;

@@ -63,15 +63,7 @@ fn server_status(status: &Status) -> Value {
             "delegated_files": figures.lock_files,
         },
         "watches": figures.watches,
-        "cooperation": {
-            "policy": status.cooperation.0.word(),
-            "lenders": status.cooperation.1.lenders,
-            "hints": status.cooperation.1.hints,
-            "forwarded": status.cooperation.1.forwarded,
-            "sent": status.cooperation.1.sent,
-            "lacking": status.cooperation.1.lacking,
-            "failing": status.cooperation.1.failing,
-        },
+        "cooperation": served_cooperation(status),
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
         "checks": {
@@ -92,6 +84,22 @@ fn server_status(status: &Status) -> Value {
             "exclusive": figures.exclusive,
             "transient": figures.transient,
         },
+    })
+}
+
+/// The figures of cooperation at a server.
+fn served_cooperation(status: &Status) -> Value {
+    let (policy, counts) = &status.cooperation;
+    json!({
+        "policy": policy.word(),
+        "lenders": counts.lenders,
+        "hints": counts.hints,
+        "forwarded": counts.forwarded,
+        "sent": counts.sent,
+        "lacking": counts.lacking,
+        "failing": counts.failing,
+        "leaving": counts.leaving,
+        "handed": counts.handed,
     })
 }
 
@@ -227,14 +235,7 @@ pub(crate) fn mount_status(mount: &Mount, kept: &str, point: &Path) -> Value {
         },
         "cache": cache(&figures),
         "memory": memory(&client.memory(), &figures),
-        "cooperation": {
-            "lends": figures.lending.lends,
-            "borrowed": figures.lending.borrowed,
-            "fetched": figures.lending.fetched,
-            "lent": figures.lending.lent,
-            "lacking": figures.lending.lacking,
-            "failing": figures.lending.failing,
-        },
+        "cooperation": mounted_cooperation(&figures),
     })
 }
 
@@ -246,6 +247,22 @@ fn elsewhere(other: &OtherVolume) -> Value {
         "connected": !other.away,
         "owed_bytes": other.owed.bytes,
         "owed_changes": other.owed.changes,
+    })
+}
+
+/// The figures of cooperation at a mount.
+fn mounted_cooperation(figures: &Figures) -> Value {
+    let counts = &figures.lending;
+    json!({
+        "lends": counts.lends,
+        "borrowed": counts.borrowed,
+        "fetched": counts.fetched,
+        "lent": counts.lent,
+        "lacking": counts.lacking,
+        "failing": counts.failing,
+        "kept": counts.kept,
+        "taken": counts.taken,
+        "adopted": counts.adopted,
     })
 }
 

@@ -2,13 +2,19 @@
 
 use server::Policy;
 
-/// How clients lend blocks of their caches to each other.
+/// How clients lend blocks of their caches to each other, and keep them for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Cooperation {
     /// They do not
     Off,
     /// The server sends a client that misses a block to one that has it
     Greedy,
+    /// And the last copy of a block that leaves a cache goes to a random client, twice at most
+    NChance,
+    /// It goes to the client with the least use for its room, by age and cost of fetching
+    Weighted,
+    /// As weighted, and copies make room for last copies: best in all measurements
+    Fleet,
 }
 
 impl From<Cooperation> for Policy {
@@ -16,6 +22,9 @@ impl From<Cooperation> for Policy {
         match said {
             Cooperation::Off => Policy::Off,
             Cooperation::Greedy => Policy::Greedy,
+            Cooperation::NChance => Policy::NChance,
+            Cooperation::Weighted => Policy::Weighted,
+            Cooperation::Fleet => Policy::Fleet,
         }
     }
 }
@@ -24,8 +33,8 @@ impl From<Cooperation> for Policy {
 #[command(after_help = "\
 Examples:
   ariel cooperate 127.0.0.1:7000            how the clients of this server lend
-  ariel cooperate 127.0.0.1:7000 greedy     from now on, until the server ends
-  ariel serve --cooperate greedy ...        from its start on
+  ariel cooperate 127.0.0.1:7000 fleet      from now on, until the server ends
+  ariel serve --cooperate fleet ...         from its start on
 Clients hear of it at once. Programs see no difference: docs/cooperation.md.")]
 pub(crate) struct CooperateArgs {
     /// The address of a server on this machine

@@ -1,7 +1,8 @@
 //! The page: status and profile in Prometheus' text format.
 
+use super::mounted::MOUNT;
 use super::stages::{STAGES, Stage};
-use super::table::{Kind, MOUNT, Metric, SERVER};
+use super::table::{Kind, Metric, SERVER};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
 use prometheus_client::metrics::MetricType;

@@ -41,7 +41,8 @@ pub(super) const STAGES: [Stage; 4] = [
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::table::{MOUNT, SERVER};
+    use super::super::mounted::MOUNT;
+    use super::super::table::SERVER;
     use super::*;
     use std::collections::BTreeSet;
 

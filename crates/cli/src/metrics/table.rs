@@ -1,5 +1,6 @@
-//! All metrics: name, meaning, and where status or profile has the value. The names are what
-//! dashboards are made of, so a name keeps its meaning for ever. docs/service.md lists them all.
+//! The metrics of a server: name, meaning, and where status or profile has the value; those of a
+//! mount are in `mounted`. The names are what dashboards are made of, so a name keeps its meaning
+//! for ever. docs/service.md lists them all.
 
 /// Counter or gauge: does it only grow while the process lives?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +24,16 @@ pub(super) struct Metric {
     pub(super) label: &'static str,
 }
 
-const fn one(name: &'static str, kind: Kind, at: &'static str, help: &'static str) -> Metric {
+pub(super) const fn one(
+    name: &'static str,
+    kind: Kind,
+    at: &'static str,
+    help: &'static str,
+) -> Metric {
     family(name, kind, (at, ""), help)
 }
 
-const fn family(
+pub(super) const fn family(
     name: &'static str,
     kind: Kind,
     (at, label): (&'static str, &'static str),
@@ -43,7 +49,7 @@ const fn family(
 }
 
 /// Of a server.
-pub(super) const SERVER: [Metric; 36] = [
+pub(super) const SERVER: [Metric; 38] = [
     one(
         "ariel_server_clients",
         Gauge,
@@ -115,6 +121,18 @@ pub(super) const SERVER: [Metric; 36] = [
         Counter,
         "/cooperation/failing",
         "Lenders that answered late or wrongly",
+    ),
+    one(
+        "ariel_server_leaving_blocks",
+        Counter,
+        "/cooperation/leaving",
+        "Last copies that clients were about to give up",
+    ),
+    one(
+        "ariel_server_handed_blocks",
+        Counter,
+        "/cooperation/handed",
+        "Last copies that another client was told to keep",
     ),
     one(
         "ariel_server_held_bytes",
@@ -254,233 +272,5 @@ pub(super) const SERVER: [Metric; 36] = [
         Gauge,
         "/checks/damages",
         "Damages that the last check of the store found",
-    ),
-];
-
-/// Of a mount.
-pub(super) const MOUNT: [Metric; 39] = [
-    one(
-        "ariel_mount_connected",
-        Gauge,
-        "/connected",
-        "1 while the server is connected",
-    ),
-    one(
-        "ariel_mount_connections",
-        Counter,
-        "/connections",
-        "Connections made to the server",
-    ),
-    one(
-        "ariel_mount_sessions_lost",
-        Counter,
-        "/sessions_lost",
-        "Sessions that the server ended",
-    ),
-    one(
-        "ariel_mount_conflicts",
-        Counter,
-        "/conflicts",
-        "What was kept beside what others did while this machine was away",
-    ),
-    one(
-        "ariel_mount_lost_bytes",
-        Counter,
-        "/lost_bytes",
-        "Written bytes that were lost",
-    ),
-    one(
-        "ariel_mount_lost_changes",
-        Counter,
-        "/lost_changes",
-        "Changes of names that were lost",
-    ),
-    one(
-        "ariel_mount_refused_write_backs",
-        Counter,
-        "/refused_write_backs",
-        "Write-backs that the server refused",
-    ),
-    one(
-        "ariel_mount_outstanding_requests",
-        Gauge,
-        "/outstanding",
-        "Requests at the server",
-    ),
-    one(
-        "ariel_mount_untold_changes",
-        Gauge,
-        "/untold_changes",
-        "Changes of names that the server does not know yet",
-    ),
-    one(
-        "ariel_mount_room_bytes",
-        Gauge,
-        "/room_bytes",
-        "Bytes that the server has set aside for what this mount writes",
-    ),
-    one(
-        "ariel_mount_room_objects",
-        Gauge,
-        "/room_objects",
-        "Objects that the server has set aside for what this mount makes",
-    ),
-    one(
-        "ariel_mount_recalls",
-        Gauge,
-        "/recalls",
-        "Recalls being answered",
-    ),
-    one("ariel_mount_nodes", Gauge, "/nodes", "Objects known"),
-    one("ariel_mount_opens", Gauge, "/opens", "Open files"),
-    one(
-        "ariel_mount_watches",
-        Gauge,
-        "/watches",
-        "Watches of programs",
-    ),
-    one(
-        "ariel_mount_locks",
-        Gauge,
-        "/locks/held",
-        "Locks of this machine's programs",
-    ),
-    one(
-        "ariel_mount_lock_waits",
-        Gauge,
-        "/locks/waiting",
-        "Lock requests that wait",
-    ),
-    one(
-        "ariel_mount_tokens_shared",
-        Gauge,
-        "/tokens/shared",
-        "Shared tokens held",
-    ),
-    one(
-        "ariel_mount_tokens_exclusive",
-        Gauge,
-        "/tokens/exclusive",
-        "Exclusive tokens held",
-    ),
-    one(
-        "ariel_mount_cache_blocks_max",
-        Gauge,
-        "/cache/slots",
-        "Most cached blocks of 4 KiB",
-    ),
-    one(
-        "ariel_mount_cache_blocks",
-        Gauge,
-        "/cache/used",
-        "Cached blocks of 4 KiB",
-    ),
-    one(
-        "ariel_mount_cache_dirty_blocks",
-        Gauge,
-        "/cache/dirty",
-        "Blocks not written back yet",
-    ),
-    one(
-        "ariel_mount_memory_size_bytes",
-        Gauge,
-        "/memory/size_bytes",
-        "Memory that cached blocks may take now",
-    ),
-    one(
-        "ariel_mount_memory_least_bytes",
-        Gauge,
-        "/memory/least_bytes",
-        "The least that they may ever take",
-    ),
-    one(
-        "ariel_mount_memory_most_bytes",
-        Gauge,
-        "/memory/most_bytes",
-        "The most that they may ever take",
-    ),
-    one(
-        "ariel_mount_memory_resident_bytes",
-        Gauge,
-        "/memory/resident_bytes",
-        "Memory that they take",
-    ),
-    one(
-        "ariel_mount_memory_presses",
-        Counter,
-        "/memory/presses",
-        "Looks at which others wanted memory of the cache",
-    ),
-    one(
-        "ariel_mount_memory_given_back_bytes",
-        Counter,
-        "/memory/given_back_bytes",
-        "Memory given back since others wanted it",
-    ),
-    one(
-        "ariel_mount_cache_hits",
-        Counter,
-        "/cache/hits",
-        "Blocks read from the cache",
-    ),
-    one(
-        "ariel_mount_cache_misses",
-        Counter,
-        "/cache/misses",
-        "Blocks fetched for a read",
-    ),
-    one(
-        "ariel_mount_lends",
-        Gauge,
-        "/cooperation/lends",
-        "1 while cached blocks are lent to other clients",
-    ),
-    one(
-        "ariel_mount_borrowed_blocks",
-        Counter,
-        "/cooperation/borrowed",
-        "Blocks that other clients lent",
-    ),
-    one(
-        "ariel_mount_fetched_blocks",
-        Counter,
-        "/cooperation/fetched",
-        "Blocks that the server sent for reads",
-    ),
-    one(
-        "ariel_mount_lent_blocks",
-        Counter,
-        "/cooperation/lent",
-        "Blocks lent to other clients",
-    ),
-    one(
-        "ariel_mount_lacking_blocks",
-        Counter,
-        "/cooperation/lacking",
-        "Blocks that a lender had given up",
-    ),
-    one(
-        "ariel_mount_failing_lenders",
-        Counter,
-        "/cooperation/failing",
-        "Lenders that answered late or wrongly",
-    ),
-    family(
-        "ariel_mount_kernel_requests",
-        Counter,
-        ("/fuse/requests", "kind"),
-        "Requests of the kernel, by kind",
-    ),
-    family(
-        "ariel_mount_sent_messages",
-        Counter,
-        ("/sent", "kind"),
-        "Messages to the server, by kind",
-    ),
-    family(
-        "ariel_mount_received_messages",
-        Counter,
-        ("/received", "kind"),
-        "Messages from the server, by kind",
     ),
 ];
