@@ -25,7 +25,7 @@ const MIB: usize = 1 << 20;
 /// Longer than anything takes that does not hang.
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn cell(name: &str, words: &[&str]) -> Option<Cell> {
+pub fn cell(name: &str, words: &[&str]) -> Option<Cell> {
     let serve_args = words.iter().map(ToString::to_string).collect();
     let options = CellOptions {
         serve_args,
@@ -39,21 +39,21 @@ fn greedy(name: &str) -> Option<Cell> {
 }
 
 /// Bytes that differ everywhere.
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let word = |_| wire::splitmix64(&mut state).to_le_bytes();
     (0..len / 8).flat_map(word).collect()
 }
 
 /// Writes a file through a mount of its own, which is gone then: nobody has it cached.
-fn put(cell: &Cell, name: &str, bytes: &[u8]) {
+pub fn put(cell: &Cell, name: &str, bytes: &[u8]) {
     let mount = cell.mount();
     fs::write(mount.join(name), bytes).unwrap();
     drop(mount);
 }
 
 /// A figure of `cooperation`.
-fn figure(target: impl AsRef<std::ffi::OsStr>, name: &str) -> u64 {
+pub fn figure(target: impl AsRef<std::ffi::OsStr>, name: &str) -> u64 {
     let status = status(target);
     let found = &status["cooperation"][name];
     found
@@ -62,7 +62,7 @@ fn figure(target: impl AsRef<std::ffi::OsStr>, name: &str) -> u64 {
 }
 
 /// Mounts that lend, as the server knows.
-fn lending(cell: &Cell, count: usize, args: &[&str]) -> Vec<Mount> {
+pub fn lending(cell: &Cell, count: usize, args: &[&str]) -> Vec<Mount> {
     let before = figure(cell.addr(), "lenders");
     let mounts: Vec<Mount> = (0..count).map(|_| cell.mount_with(args)).collect();
     let all = before + count as u64;
@@ -71,12 +71,12 @@ fn lending(cell: &Cell, count: usize, args: &[&str]) -> Vec<Mount> {
     mounts
 }
 
-fn server_sent(cell: &Cell) -> u64 {
+pub fn server_sent(cell: &Cell) -> u64 {
     status(cell.addr())["bytes"]["sent"].as_u64().unwrap()
 }
 
 /// Has the kernel forget the pages of a file, so that the mount is asked for them again.
-fn forget(path: &Path) {
+pub fn forget(path: &Path) {
     fadvise(File::open(path).unwrap(), 0, None, Advice::DontNeed).unwrap();
 }
 
@@ -188,7 +188,7 @@ fn lending_begins_and_ends_while_the_server_runs() {
         assert!(fs::read(mount.join("g")).unwrap() == content);
     }
     assert_eq!(figure(mounts[1].path(), "borrowed"), 256);
-    let output = run(&mut ariel(&["cooperate", cell.addr(), "n-chance"]));
+    let output = run(&mut ariel(&["cooperate", cell.addr(), "central"]));
     assert!(!output.status.success());
 }
 

@@ -43,6 +43,7 @@ mod far;
 mod flood;
 mod given;
 mod harness;
+mod keeping;
 mod kernels;
 mod killed;
 mod large;

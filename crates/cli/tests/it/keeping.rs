@@ -1,0 +1,166 @@
+//! Clients keep blocks for each other: a working set that is too large for the machine that reads
+//! it stays in the memory of idle ones, whatever becomes of these.
+
+use crate::harness::process::{ariel, run, text};
+use crate::harness::status::status;
+use crate::harness::{Cell, Mount, eventually};
+use crate::lending::{bytes, cell, figure, forget, lending, put, server_sent};
+use rustix::process::Signal;
+use std::fs;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+/// Files of a MiB: four caches have room for all of them, one for a quarter.
+const FILES: usize = 20;
+const CACHE: [&str; 2] = ["--cache-mib", "8"];
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn content(n: usize) -> Vec<u8> {
+    bytes(n as u64, MIB)
+}
+
+fn file(n: usize) -> String {
+    format!("f{n}")
+}
+
+/// A cell under a policy with all files, and mounts with small caches, as the server knows them.
+fn fleet(name: &str, policy: &str, count: usize) -> Option<(Cell, Vec<Mount>)> {
+    let cell = cell(name, &["--cooperate", policy])?;
+    for n in 0..FILES {
+        put(&cell, &file(n), &content(n));
+    }
+    let mounts = match policy {
+        "off" => (0..count).map(|_| cell.mount_with(&CACHE)).collect(),
+        _ => lending(&cell, count, &CACHE),
+    };
+    Some((cell, mounts))
+}
+
+/// A program reads everything; its kernel keeps nothing of it. Bytes that the server sent.
+fn pass(cell: &Cell, reader: &Mount) -> u64 {
+    read(cell, reader, 0..FILES)
+}
+
+fn read(cell: &Cell, reader: &Mount, files: Range<usize>) -> u64 {
+    let before = server_sent(cell);
+    for n in files {
+        let path = reader.join(&file(n));
+        assert!(
+            fs::read(&path).unwrap() == content(n),
+            "wrong bytes in f{n}"
+        );
+        forget(&path);
+    }
+    server_sent(cell) - before
+}
+
+/// One machine reads all three times, the others are idle: bytes that the server sent for the last
+/// time, beside all bytes.
+fn third_pass(policy: &str) -> Option<f64> {
+    let (cell, mounts) = fleet(&format!("third_pass_{policy}"), policy, 4)?;
+    pass(&cell, &mounts[0]);
+    pass(&cell, &mounts[0]);
+    let began = Instant::now();
+    let sent = pass(&cell, &mounts[0]) as f64 / (FILES * MIB) as f64;
+    let kept: Vec<u64> = mounts.iter().map(|m| figure(m.path(), "kept")).collect();
+    println!(
+        "{policy}: the server sent {sent:.2} of all, kept {kept:?}, {:?}",
+        began.elapsed()
+    );
+    Some(sent)
+}
+
+#[test]
+fn idle_machines_keep_for_a_busy_one_what_its_own_cache_cannot_hold() {
+    let Some(greedy) = third_pass("greedy") else {
+        return;
+    };
+    assert!(greedy > 0.9, "nobody keeps anything: {greedy}");
+    for policy in ["n-chance", "weighted", "fleet"] {
+        let sent = third_pass(policy).unwrap();
+        assert!(sent < 0.5, "{policy}: the server sent {sent} of all bytes");
+    }
+}
+
+#[test]
+fn what_a_machine_keeps_for_others_its_own_programs_read_without_the_server() {
+    let Some((cell, mounts)) = fleet("keeps_and_reads", "fleet", 2) else {
+        return;
+    };
+    pass(&cell, &mounts[0]);
+    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 1024);
+    assert!(keeps, "{:#}", status(mounts[1].path()));
+    // The first reader has the last 8 files, and the other machine those before them.
+    let sent = read(&cell, &mounts[1], 8..11);
+    let adopted = figure(mounts[1].path(), "adopted");
+    assert!(adopted > 256, "{:#}", status(mounts[1].path()));
+    assert!(sent < MIB as u64, "the server sent {sent} bytes");
+}
+
+#[test]
+fn machines_that_keep_blocks_may_die_stop_or_lose_their_server() {
+    let Some((mut cell, mut mounts)) = fleet("keepers_die", "fleet", 4) else {
+        return;
+    };
+    pass(&cell, &mounts[0]);
+    let keeps = eventually(LIMIT, || figure(mounts[3].path(), "kept") > 256);
+    assert!(keeps, "{:#}", status(mounts[3].path()));
+    mounts.remove(1).kill9();
+    let (stopped, keeper) = (1, 2);
+    mounts[stopped].daemon().signal(Signal::STOP);
+    let began = Instant::now();
+    pass(&cell, &mounts[0]);
+    let took = began.elapsed();
+    mounts[stopped].daemon().signal(Signal::CONT);
+    println!("read beside a dead and a stopped machine in {took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    // A version of before the restart names nothing any more.
+    cell.kill9();
+    cell.restart();
+    let none = eventually(LIMIT, || figure(mounts[keeper].path(), "kept") == 0);
+    assert!(none, "{:#}", status(mounts[keeper].path()));
+    let changed = bytes(99, MIB);
+    fs::write(mounts[keeper].join(&file(7)), &changed).unwrap();
+    assert!(fs::read(mounts[0].join(&file(7))).unwrap() == changed);
+    fs::write(mounts[keeper].join(&file(7)), content(7)).unwrap();
+    pass(&cell, &mounts[0]);
+}
+
+#[test]
+fn a_change_of_a_file_makes_worthless_what_is_kept_of_it() {
+    let Some((cell, mounts)) = fleet("kept_and_changed", "fleet", 3) else {
+        return;
+    };
+    pass(&cell, &mounts[0]);
+    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 256);
+    assert!(keeps, "{:#}", status(mounts[1].path()));
+    for round in 0..3 {
+        for n in 0..FILES {
+            let changed = bytes((100 * round + n) as u64, MIB);
+            fs::write(mounts[2].join(&file(n)), &changed).unwrap();
+            for reader in &mounts[..2] {
+                let path = reader.join(&file(n));
+                assert!(fs::read(&path).unwrap() == changed, "old bytes in f{n}");
+                forget(&path);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_ends_leaves_nothing_kept() {
+    let Some((cell, mounts)) = fleet("policy_ends", "fleet", 2) else {
+        return;
+    };
+    pass(&cell, &mounts[0]);
+    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 256);
+    assert!(keeps, "{:#}", status(mounts[1].path()));
+    for policy in ["greedy", "fleet", "off"] {
+        let output = run(&mut ariel(&["cooperate", cell.addr(), policy]));
+        assert!(output.status.success(), "{}", text(&output));
+        let none = eventually(LIMIT, || figure(mounts[1].path(), "kept") == 0);
+        assert!(none, "{policy}: {:#}", status(mounts[1].path()));
+    }
+    pass(&cell, &mounts[0]);
+}
