@@ -2,51 +2,41 @@
 //! other, counts are right, extents do not overlap and their bytes have the right checksums; and
 //! that the index could be made again.
 //!
-//! Nothing is changed. Damage is reported and passed over. Memory is bounded however large
-//! the tree is: the keys of an object lie together, and keys that do not (names and what they name,
-//! extents and the records they lie in) are compared in several rounds over all keys, each of them
-//! for a part of the objects and of the log.
+//! Nothing is changed. Damage is reported and passed over. Each key is read once, however many
+//! volumes and snapshots see it: [`survey`] finds out for all of them together which ones are
+//! damaged, and [`view`] says of these how.
+//!
+//! Memory is bounded however large the tree is. The keys of an object lie together. Names and what
+//! they name are compared by sums of fingerprints, and in a damaged view in several rounds over its
+//! keys, each of them for a part of the objects; extents and the records they lie in, in rounds for
+//! parts of the log.
 
 mod compare;
+mod merge;
 mod names;
 mod places;
+mod subject;
+mod survey;
+#[cfg(test)]
+mod tests;
 mod versions;
+mod view;
+mod views;
 
 use crate::error::StoreError;
 use crate::image::Image;
 use crate::index::Index;
-use crate::key::{self, Key, Parts};
+use crate::key::{self, Parts};
 use crate::log::Place;
 use crate::report::{Damage, Report};
 use crate::segments::{Bytes, Segments};
 use crate::state::Core;
-use crate::value::{self, Borrower, Extent, Named, Object, Placed};
-use compare::{compare, compare_dir};
 use names::Names;
 use places::Places;
 use std::collections::{BTreeMap, BTreeSet};
-use versions::bytes_of;
-use wire::{Fid, Kind};
-
-/// The content of one object's keys.
-#[derive(Debug, Default)]
-struct Seen {
-    vnode: u64,
-    object: Option<Object>,
-    entries: u64,
-    entry_bytes: u64,
-    subdirs: u32,
-    positions: u64,
-    extents: u64,
-    /// Where the last extent ends.
-    end: u64,
-    used: u64,
-    inline: Option<u64>,
-    target: Option<u64>,
-    xattrs: u32,
-    acl: bool,
-    orphan: bool,
-}
+use view::Seen;
+use views::Views;
+use wire::Fid;
 
 /// How much is in memory at once.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +70,9 @@ pub(crate) struct Logged<'a> {
 /// Called with how many bytes were looked at; says whether to go on.
 pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64) -> bool;
 
+/// More than a report has lines.
+const SUSPECTS_MAX: usize = 16 << 10;
+
 /// Ends a check that was told to.
 struct Stopped;
 
@@ -88,14 +81,26 @@ struct Walk<'a> {
     bytes: &'a dyn Bytes,
     core: &'a Core,
     pace: Pace<'a>,
-    /// How often all keys have been read, and will be for the names.
+    /// How often all keys have been read for the places of extents.
+    pass: u64,
+    places: Places<'a>,
+    views: Views,
+    /// The ranks of the views to be gone through, and of those that were.
+    chosen: BTreeSet<usize>,
+    done: BTreeSet<usize>,
+    /// For each view, how its names differ from those that its objects say; 0: they do not.
+    unmatched: Vec<u128>,
+    /// Objects that were found to have other names than they say.
+    suspects: BTreeSet<u64>,
+    volume: u32,
+    /// How often a view has been read, and will be for the names.
     round: u64,
     rounds: u64,
     names: Names,
-    places: Places<'a>,
     /// The object whose keys are being read.
     current: Option<Seen>,
-    volume: u32,
+    /// Objects and bytes of the view.
+    found: (u64, u64),
     live: BTreeMap<u32, u64>,
     /// Not everything could be read.
     partial: bool,
@@ -109,46 +114,83 @@ pub(crate) fn check(
     log: Option<Logged<'_>>,
     (limits, pace): (Limits, Pace<'_>),
 ) -> Option<Report> {
-    let counters = &core.index.counters;
-    let volumes = &core.index.volumes;
-    let most = volumes.iter().map(|(_, volume)| volume.objects).max();
-    let most = most.unwrap_or(0);
-    let mut walk = Walk {
-        bytes,
-        core,
-        pace,
-        round: 0,
-        rounds: most / limits.objects.max(1) + 1,
-        names: Names::default(),
-        places: Places::new(log, limits.records),
-        current: None,
-        volume: counters.volume,
-        live: BTreeMap::new(),
-        partial: false,
-        report: Report::default(),
-    };
+    let mut walk = Walk::new(core, bytes, log, (limits, pace));
     walk.run().ok()?;
     Some(walk.report)
 }
 
 impl<'a> Walk<'a> {
+    fn new(
+        core: &'a Core,
+        bytes: &'a dyn Bytes,
+        log: Option<Logged<'a>>,
+        (limits, pace): (Limits, Pace<'a>),
+    ) -> Self {
+        let volumes = &core.index.volumes;
+        let most = volumes.iter().map(|(_, volume)| volume.objects).max();
+        Self {
+            bytes,
+            core,
+            pace,
+            pass: 0,
+            places: Places::new(log, limits.records),
+            views: Views::new(volumes),
+            chosen: BTreeSet::new(),
+            done: BTreeSet::new(),
+            unmatched: Vec::new(),
+            suspects: BTreeSet::new(),
+            volume: core.index.counters.volume,
+            round: 0,
+            rounds: most.unwrap_or(0) / limits.objects.max(1) + 1,
+            names: Names::default(),
+            current: None,
+            found: (0, 0),
+            live: BTreeMap::new(),
+            partial: false,
+            report: Report::default(),
+        }
+    }
+
     fn run(&mut self) -> Result<(), Stopped> {
         self.image()?;
-        loop {
-            self.load_places()?;
-            self.keys()?;
-            self.round += 1;
-            if self.round >= self.rounds && self.places.is_done() {
-                break;
-            }
-        }
+        self.load_places()?;
+        self.range(key::partition())?;
+        self.survey()?;
+        self.chosen_views()?;
+        self.survey_suspects()?;
+        self.chosen_views()?;
+        self.more_places()?;
         if !self.partial {
             self.counts();
         }
         Ok(())
     }
 
-    /// In the first round all is looked at that is not divided into rounds.
+    fn chosen_views(&mut self) -> Result<(), Stopped> {
+        let chosen = std::mem::take(&mut self.chosen);
+        for rank in &chosen {
+            self.view(self.views.id(*rank))?;
+        }
+        // Else the survey says too much, and a check of a sound store takes too long.
+        debug_assert!(
+            chosen.is_empty() || !self.report.is_clean(),
+            "there is nothing to be found in the views {chosen:?}"
+        );
+        self.done.extend(chosen);
+        Ok(())
+    }
+
+    /// Reads all keys once more for each further part of the log.
+    fn more_places(&mut self) -> Result<(), Stopped> {
+        while !self.places.is_done() {
+            self.pass += 1;
+            self.load_places()?;
+            self.all_versions()?;
+        }
+        Ok(())
+    }
+
+    /// In the first round of a view all is looked at that is not divided into rounds.
     fn is_first(&self) -> bool {
         self.round == 0
     }
@@ -184,6 +226,13 @@ impl<'a> Walk<'a> {
         });
     }
 
+    /// An object has other names than it says; of so many that is looked at in all views.
+    fn suspect(&mut self, vnode: u64) {
+        if self.suspects.len() < SUSPECTS_MAX {
+            self.suspects.insert(vnode);
+        }
+    }
+
     fn entry_damage(&mut self, parts: Parts<'_>, what: &str) {
         let file = self.core.describe(self.fid(parts.vnode));
         self.damage(Damage::Entry {
@@ -212,262 +261,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads every key of the partition, all that each volume sees, and all versions.
-    fn keys(&mut self) -> Result<(), Stopped> {
-        self.range(key::partition())?;
-        for volume in self.seen_volumes() {
-            self.volume = volume;
-            let before = (self.report.objects, self.report.bytes);
-            self.range(key::volume(volume))?;
-            self.finish();
-            if !self.partial {
-                self.compare_names();
-                self.compare_counts(before);
-            }
-        }
-        match self.index().volumes.is_plain() {
-            true => Ok(()),
-            false => self.all_versions(),
-        }
-    }
-
-    /// Reads the things of a range.
-    fn range(&mut self, (mut from, to): (Key, Key)) -> Result<(), Stopped> {
-        loop {
-            let part = match self.index().scan_all(&from, &to, 256) {
-                Ok(part) => part,
-                Err(error) => {
-                    self.unread(&error);
-                    return Ok(());
-                }
-            };
-            let Some((last, _)) = part.last() else {
-                return Ok(());
-            };
-            from = key::after(last);
-            self.went_on(bytes_of(&part))?;
-            for (key, value) in part {
-                self.key(&key, value)?;
-            }
-        }
-    }
-
-    fn key(&mut self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), Stopped> {
-        let first = self.is_first();
-        let Some(parts) = key::parts(key) else {
-            if first {
-                self.damage(Damage::Entry {
-                    entry: format!("{key:02x?}"),
-                    what: "it is not a key".to_owned(),
-                });
-            }
-            return Ok(());
-        };
-        let Some(value) = value else {
-            if first {
-                self.entry_damage(parts, "its checksum is wrong");
-            }
-            return Ok(());
-        };
-        let sound = match (parts.volume, parts.kind) {
-            (0, key::SHARED) => borrower(parts, &value),
-            (0, _) => Some(()),
-            (_, key::OBJECT) => self.object(parts, &value),
-            (_, key::NAME) => self.name(parts, &value),
-            (_, key::POSITION) => self.position(parts, &value),
-            (_, key::EXTENT) => match self.extent(parts, &value) {
-                Some(len) => Some(self.went_on(len)?),
-                None => None,
-            },
-            (_, key::LINK) => self.link(parts),
-            (_, key::ORPHAN) => self.orphan(parts),
-            (_, key::BORN) => key::told_born(parts.detail).map(|_| ()),
-            _ => self.small(parts, &value),
-        };
-        if sound.is_none() && first {
-            self.entry_damage(parts, "it cannot be decoded");
-        }
-        Ok(())
-    }
-
-    /// The object whose keys are being read.
-    fn seen(&mut self, vnode: u64) -> &mut Seen {
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|seen| seen.vnode != vnode)
-        {
-            self.finish();
-        }
-        self.current.get_or_insert_with(|| Seen {
-            vnode,
-            ..Seen::default()
-        })
-    }
-
-    fn object(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
-        let object: Object = value::decode(value)?;
-        self.seen(parts.vnode).object = Some(object);
-        Some(())
-    }
-
-    fn name(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
-        let entry: Named = value::decode(value)?;
-        let entry = entry.within(self.volume);
-        let dir = self.fid(parts.vnode);
-        let of = self.seen(parts.vnode);
-        of.entries += 1;
-        of.entry_bytes += parts.detail.len() as u64 + 24;
-        of.subdirs += u32::from(entry.kind.looks_like_directory());
-        if self.is_of_round(entry.fid.vnode) {
-            self.names
-                .name(entry.fid.vnode, (parts.vnode, entry.position));
-        }
-        if !self.is_first() {
-            return Some(());
-        }
-        let key = key::position(dir, entry.position);
-        let placed: Option<Option<Placed>> = self.known(self.index().get_as(&key));
-        let agrees = placed.is_none_or(|placed| {
-            placed.is_some_and(|placed| {
-                placed.name.as_bytes() == parts.detail
-                    && placed.fid.vnode == entry.fid.vnode
-                    && placed.fid.uniq == entry.fid.uniq
-                    && placed.kind == entry.kind
-            })
-        });
-        let there = self.known(self.index().object(entry.fid));
-        let there = there.is_none_or(|object| {
-            object.is_some_and(|object| {
-                object.uniq == entry.fid.uniq && object.attr.kind == entry.kind
-            })
-        });
-        let name = String::from_utf8_lossy(parts.detail).into_owned();
-        if !agrees {
-            self.object_damage(parts.vnode, format!("{name} is not at its position"));
-        }
-        if !there {
-            self.object_damage(parts.vnode, format!("{name} names nothing of its kind"));
-        }
-        Some(())
-    }
-
-    fn position(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
-        let placed: Placed = value::decode(value)?;
-        let position = parts.number()?;
-        let dir = self.fid(parts.vnode);
-        let of = self.seen(parts.vnode);
-        of.positions += 1;
-        let next = of.object.as_ref().map(|object| object.next_position);
-        if !self.is_first() {
-            return Some(());
-        }
-        if position == 0 || next.is_some_and(|next| position >= next) {
-            self.object_damage(parts.vnode, "a position was never given");
-        }
-        let key = key::name(dir, placed.name.as_bytes());
-        let entry: Option<Option<Named>> = self.known(self.index().get_as(&key));
-        let elsewhere = entry.is_some_and(|entry| {
-            entry.is_none_or(|entry| {
-                entry.position != position || entry.fid.vnode != placed.fid.vnode
-            })
-        });
-        if elsewhere {
-            let what = format!("position {position} has a name that is elsewhere");
-            self.object_damage(parts.vnode, what);
-        }
-        Some(())
-    }
-
-    /// How many bytes of it were read.
-    fn extent(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<u64> {
-        let extent = Extent::decode(value)?;
-        let end = parts.number()?;
-        let begin = end.checked_sub(u64::from(extent.len))?;
-        let of = self.seen(parts.vnode);
-        let overlaps = begin < of.end;
-        of.extents += 1;
-        of.end = end;
-        of.used += u64::from(extent.len);
-        if self.is_first() && overlaps {
-            self.object_damage(parts.vnode, "two of its extents overlap");
-        }
-        match self.index().volumes.is_plain() {
-            true => Some(self.extent_bytes(parts.vnode, (begin, end), &extent)),
-            // Versions share extents: each is looked at by itself.
-            false => Some(0),
-        }
-    }
-
-    fn orphan(&mut self, parts: Parts<'_>) -> Option<()> {
-        let fid = self.fid(parts.number()?);
-        if self.is_first() {
-            let found = self.known(self.index().object(fid));
-            if matches!(found, Some(None)) {
-                self.object_damage(fid.vnode, "it is listed as nameless and does not exist");
-            }
-            if !self.index().volumes.is_frozen(self.volume) {
-                self.report.orphans.push(fid);
-            }
-        }
-        Some(())
-    }
-
-    fn small(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
-        let len = value.len() as u64;
-        let of = self.seen(parts.vnode);
-        match parts.kind {
-            key::INLINE => {
-                of.inline = Some(len);
-                of.used += len;
-            }
-            key::TARGET => of.target = Some(len),
-            key::XATTR => {
-                of.xattrs += 1;
-                of.acl |= parts.detail == crate::acl::ACCESS;
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// All keys of an object have been read: compares what it says of itself with what is there.
-    fn finish(&mut self) {
-        let Some(mut seen) = self.current.take() else {
-            return;
-        };
-        let Some(object) = seen.object.take() else {
-            if self.is_first() {
-                self.object_damage(seen.vnode, "there are index entries of it but not itself");
-            }
-            return;
-        };
-        if self.is_of_round(seen.vnode) {
-            self.names.object(seen.vnode, &object);
-        }
-        if !self.is_first() {
-            return;
-        }
-        self.report.objects += 1;
-        self.note_number(seen.vnode);
-        if object.attr.kind != Kind::Directory {
-            self.report.bytes += object.attr.used_bytes;
-        }
-        let orphan = self.index().get(&key::orphan(self.fid(seen.vnode)));
-        seen.orphan = match self.known(orphan) {
-            Some(orphan) => orphan.is_some(),
-            None => object.attr.nlink == 0,
-        };
-        let mut wrong = Vec::new();
-        compare(&object, &seen, &mut wrong);
-        if object.attr.kind == Kind::Directory {
-            compare_dir(&object, &seen, &mut wrong);
-        }
-        for what in wrong {
-            self.object_damage(seen.vnode, what);
-        }
-    }
-
     fn counts(&mut self) {
         let counters = self.index().counters.clone();
         let mut counts = vec![
@@ -490,10 +283,4 @@ impl<'a> Walk<'a> {
             self.object_damage(top, "its number was never given");
         }
     }
-}
-
-/// Is it the note of a segment's borrower?
-fn borrower(parts: Parts<'_>, value: &[u8]) -> Option<()> {
-    let borrower: Borrower = value::decode(value)?;
-    (borrower.fid.vnode == parts.number()?).then_some(())
 }

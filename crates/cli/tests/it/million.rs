@@ -343,17 +343,6 @@ fn many_snapshots(cell: &Cell, large: &Mount) {
     }
 }
 
-/// Removes clones and snapshots, all but those of the model: a check of the store goes through each
-/// version of a volume by itself, which would take hours of a thousand of a large one.
-fn remove_versions(cell: &Cell) {
-    let clones = ["small", "large"].map(|of| (0..CLONES).map(move |n| format!("{of}-{n}")));
-    let snapshots = (0..many()).map(|n| format!("large@m{n}"));
-    for name in clones.into_iter().flatten().chain(snapshots) {
-        done(cell, "delete", &[&name]);
-        done(cell, "purge", &[&name]);
-    }
-}
-
 #[test]
 fn a_volume_of_very_many_files() {
     if !real_system("million") {
@@ -373,9 +362,5 @@ fn a_volume_of_very_many_files() {
     changes_are_sent(&cell, &large);
     room_comes_back(&cell, &large);
     many_snapshots(&cell, &large);
-    let ((), removed) = timed(|| remove_versions(&cell));
-    say(&format!(
-        "million: clones and snapshots removed: {removed:?}"
-    ));
     drop(large);
 }

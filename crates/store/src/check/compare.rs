@@ -1,11 +1,11 @@
 //! Compares an object's own record with the other keys of the index about it.
 
-use super::Seen;
+use super::view::Seen;
 use crate::value::Object;
 use wire::Kind;
 
 /// Any object.
-pub(super) fn compare(object: &Object, seen: &Seen, wrong: &mut Vec<&str>) {
+pub(super) fn compare(object: &Object, seen: &Seen, wrong: &mut Vec<&'static str>) {
     let attr = &object.attr;
     let target = match attr.kind {
         Kind::Symlink => Some(attr.size),
@@ -54,7 +54,7 @@ pub(super) fn compare(object: &Object, seen: &Seen, wrong: &mut Vec<&str>) {
 }
 
 /// A directory.
-pub(super) fn compare_dir(object: &Object, seen: &Seen, wrong: &mut Vec<&str>) {
+pub(super) fn compare_dir(object: &Object, seen: &Seen, wrong: &mut Vec<&'static str>) {
     let attr = &object.attr;
     let named = attr.nlink > 0;
     let rules = [

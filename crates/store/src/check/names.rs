@@ -48,7 +48,10 @@ impl Names {
     }
 }
 
-/// Directories that are known to be below the root: so many are kept in mind.
+/// Directories of views that are known to be below the root.
+pub(super) type Good = HashSet<(u32, u64)>;
+
+/// So many of them are kept in mind.
 const GOOD_MAX: usize = 1 << 20;
 /// No directory lies deeper.
 const DEPTH_MAX: usize = 1 << 16;
@@ -78,7 +81,7 @@ impl Walk<'_> {
     /// Compares the objects of the round with their names.
     pub(super) fn compare_names(&mut self) {
         let root = Fid::root(self.volume).vnode;
-        let mut good = HashSet::from([root]);
+        let mut good = Good::new();
         for (vnode, of) in std::mem::take(&mut self.names).0 {
             // Of a name of nothing it has been told.
             let Some(says) = of.says else {
@@ -86,32 +89,37 @@ impl Walk<'_> {
             };
             if says.kind != Kind::Directory {
                 if says.nlink != of.names {
+                    self.suspect(vnode);
                     self.object_damage(vnode, "it has another number of names than it says");
                 }
                 continue;
             }
             let names = u32::from(says.nlink > 0 && vnode != root);
+            if of.names != names || (names == 1 && of.home != says.home) {
+                self.suspect(vnode);
+            }
             if of.names != names {
                 self.object_damage(vnode, "it has another number of names than one");
             } else if names == 1 && of.home != says.home {
                 self.object_damage(vnode, "it does not know its parent");
             }
-            if says.nlink > 0 && !self.reaches(vnode, &mut good) {
+            if says.nlink > 0 && !self.reaches((vnode, says.home.0), &mut good) {
                 self.object_damage(vnode, "the directory cannot be reached from the root");
             }
         }
     }
 
-    /// Does a directory lie below the root? If something on the way cannot be read, that is told
-    /// where it is met.
-    fn reaches(&mut self, vnode: u64, good: &mut HashSet<u64>) -> bool {
-        let mut path = Vec::new();
-        let mut at = vnode;
-        while !good.contains(&at) {
+    /// Does a directory, which says that it is in this one, lie below the root? If something on the
+    /// way cannot be read, that is told where it is met.
+    pub(super) fn reaches(&mut self, (vnode, parent): (u64, u64), good: &mut Good) -> bool {
+        let (root, volume) = (Fid::root(self.volume).vnode, self.volume);
+        let mut path = vec![(volume, vnode)];
+        let mut at = if vnode == root { root } else { parent };
+        while at != root && !good.contains(&(volume, at)) {
             if path.len() >= DEPTH_MAX {
                 return false;
             }
-            path.push(at);
+            path.push((volume, at));
             match self.known(self.index().object(self.fid(at))) {
                 None => return true,
                 Some(Some(dir)) if dir.attr.kind == Kind::Directory && dir.attr.nlink > 0 => {
@@ -122,7 +130,7 @@ impl Walk<'_> {
             }
         }
         if good.len() + path.len() > GOOD_MAX {
-            good.retain(|of| *of == Fid::root(self.volume).vnode);
+            good.clear();
         }
         good.extend(path);
         true

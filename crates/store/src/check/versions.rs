@@ -1,8 +1,8 @@
-//! Volumes: what each of them sees, and all versions that lie in the index, seen or not.
+//! All versions that lie in the index, seen or not; and as much as is counted of each view.
 
 use super::{Stopped, Walk};
 use crate::index::Found;
-use crate::key;
+use crate::key::{self, Parts};
 use crate::provenance::made_here;
 use crate::reading::read_extent;
 use crate::report::{Damage, Loss};
@@ -10,25 +10,10 @@ use crate::value::Extent;
 use crate::versions::Version;
 
 impl Walk<'_> {
-    /// The volumes that are there, snapshots included.
-    pub(super) fn seen_volumes(&self) -> Vec<u32> {
-        let all = self.index().volumes.iter();
-        let there = all.filter(|(_, volume)| volume.is_present());
-        there.map(|(id, _)| id).collect()
-    }
-
-    /// The volume that was gone through has as much as is said of it. Only volumes that may change
-    /// count for the partition.
-    pub(super) fn compare_counts(&mut self, before: (u64, u64)) {
-        if !self.is_first() {
-            return;
-        }
-        let (id, volumes) = (self.volume, &self.core.index.volumes);
-        let found = (self.report.objects - before.0, self.report.bytes - before.1);
-        if volumes.get(id).is_none_or(|of| of.snapshot_of.is_some()) {
-            (self.report.objects, self.report.bytes) = before;
-        }
-        let Some(volume) = volumes.get(id) else {
+    /// A view has as much as is said of it.
+    pub(super) fn compare_counts(&mut self, view: u32, found: (u64, u64)) {
+        let volumes = &self.core.index.volumes;
+        let Some(volume) = volumes.get(view) else {
             return;
         };
         let name = volumes.full_name(volume);
@@ -56,7 +41,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads all versions of all volumes as they lie there: of extents, the bytes too.
+    /// Reads all versions of all volumes as they lie there, once more.
     pub(super) fn all_versions(&mut self) -> Result<(), Stopped> {
         let volumes: Vec<u32> = self.index().volumes.with_keys().collect();
         for volume in volumes {
@@ -76,8 +61,11 @@ impl Walk<'_> {
                 from = key::after(last);
                 self.went_on(bytes_of(&part))?;
                 for (key, value) in part {
-                    let bytes = self.version(&key, value);
-                    self.went_on(bytes)?;
+                    // A bad key is reported by the checks that meet it.
+                    let version = value.and_then(|value| Version::of(&key, value));
+                    if let Some(parts) = key::parts(&key) {
+                        self.version(parts, version.as_ref());
+                    }
                 }
             }
         }
@@ -85,14 +73,9 @@ impl Walk<'_> {
     }
 
     /// Reads the bytes of an extent. How many are there?
-    pub(super) fn extent_bytes(
-        &mut self,
-        vnode: u64,
-        (begin, end): (u64, u64),
-        extent: &Extent,
-    ) -> u64 {
+    fn extent_bytes(&mut self, vnode: u64, (begin, end): (u64, u64), extent: &Extent) -> u64 {
         self.stray(vnode, (begin, end), extent);
-        if !self.is_first() {
+        if self.pass > 0 {
             return 0;
         }
         if extent.is_lost() {
@@ -118,14 +101,10 @@ impl Walk<'_> {
         u64::from(extent.len)
     }
 
-    /// How many bytes of a file were read for it.
-    fn version(&mut self, key: &[u8], value: Option<Vec<u8>>) -> u64 {
-        // A bad key is reported by the checks that meet it.
-        let Some(parts) = key::parts(key) else {
-            return 0;
-        };
-        let version = value.and_then(|value| Version::of(key, value));
-        let extent = match &version {
+    /// Looks at a version by itself: of extents, at the bytes too. How many bytes of a file were
+    /// read for it?
+    pub(super) fn version(&mut self, parts: Parts<'_>, version: Option<&Version>) -> u64 {
+        let extent = match version {
             Some(Version::Present(value)) if parts.kind == key::EXTENT => Extent::decode(value),
             Some(_) => return 0,
             None => None,
@@ -137,7 +116,8 @@ impl Walk<'_> {
         match place {
             Some((begin, end, extent)) => self.extent_bytes(parts.vnode, (begin, end), &extent),
             None => {
-                if self.is_first() {
+                // Without versions the view that sees it has told of it.
+                if self.pass == 0 && !self.index().volumes.is_plain() {
                     self.entry_damage(parts, "a version of it does not read");
                 }
                 0

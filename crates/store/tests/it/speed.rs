@@ -2,7 +2,7 @@
 //! has become slower by an order of magnitude.
 
 use crate::world::*;
-use ariel_store::{Options, Store};
+use ariel_store::{Options, Store, fsck};
 use std::time::Instant;
 use wire::*;
 
@@ -78,4 +78,58 @@ fn operations_are_quick() {
     time("make a store in memory", 100, 100.0 * slow, |_| {
         Store::in_memory(&Options::default()).unwrap();
     });
+}
+
+/// Files, snapshots, and files that are changed between two of these.
+const LAYERS: (u64, u64, u64) = if cfg!(debug_assertions) {
+    (2_000, 20, 20)
+} else {
+    (100_000, 200, 100)
+};
+
+/// A closed store of many files, with snapshots between changes.
+fn layered(path: &std::path::Path) {
+    let (files, snapshots, changes) = LAYERS;
+    let mut store = Store::create(path, &Options::default()).unwrap();
+    let mut dir = root();
+    let mut made = Vec::new();
+    for n in 0..files {
+        if n % 1_000 == 0 {
+            dir = mkdir(&mut store, root(), &format!("d{n}"));
+        }
+        made.push(make(&mut store, dir, &format!("f{n}")));
+    }
+    for n in 0..snapshots {
+        let snapshot = VolumeOp::Snapshot {
+            of: name("root"),
+            name: name(&format!("v{n}")),
+        };
+        let outcome = run(&mut store, &Op::Volume(snapshot));
+        assert!(matches!(outcome, Outcome::Volume(_)), "{outcome:?}");
+        for change in 0..changes {
+            let which = (n * changes + change) * 7_919 % files;
+            written(write(&mut store, made[which as usize], 0, b"changed"));
+        }
+        store.write_out().unwrap();
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn a_check_takes_as_long_as_there_are_files_and_changes() {
+    let (files, snapshots, changes) = LAYERS;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    layered(&path);
+    let start = Instant::now();
+    let report = fsck(&path).unwrap();
+    let took = start.elapsed();
+    println!("check of {files} files, {snapshots} snapshots, {changes} changes each: {took:?}");
+    assert!(report.is_clean(), "{report}");
+    let mean_us = took.as_secs_f64() * 1e6 / (files + snapshots * changes) as f64;
+    let slow = if cfg!(debug_assertions) { 10.0 } else { 1.0 };
+    assert!(
+        mean_us < 300.0 * slow,
+        "{mean_us} us for each file and change"
+    );
 }
