@@ -196,7 +196,9 @@ impl Bounded for ToServer {
         match self {
             Self::Lends { addr, .. } => addr.len() <= limits::ADDRESS_BYTES,
             Self::Leaving { blocks, .. } => {
-                blocks.len() <= limits::LEAVING && blocks.iter().all(Bounded::within_bounds)
+                let all: u64 = blocks.iter().map(|row| u64::from(row.count)).sum();
+                let few = blocks.len() <= limits::LEAVING && all <= limits::LEAVING_BLOCKS;
+                few && blocks.iter().all(Bounded::within_bounds)
             }
             // Half, so that numbers reckoned from it are within the bound, too.
             Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,

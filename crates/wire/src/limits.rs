@@ -44,8 +44,10 @@ pub const PATH_BYTES: usize = 64 << 10;
 pub const CHANGES: u64 = 1 << 62;
 /// Most blocks that one client asks another one for at once.
 pub const LENT_BLOCKS: u32 = BULK_BYTES / BLOCK_BYTES;
-/// Most rows of blocks that a client says at once to leave its cache.
+/// Most rows of blocks that a client says at once to leave its cache...
 pub const LEAVING: usize = 256;
+/// ...and most blocks in these.
+pub const LEAVING_BLOCKS: u64 = 1024;
 /// Most bytes of an address where a client listens, as text.
 pub const ADDRESS_BYTES: usize = 64;
 /// Most bytes of files in one part of a volume's stream.

@@ -38,6 +38,7 @@ struct Lender {
     addr: Vec<u8>,
     key: Secret,
     conn: Conn,
+    session: SessionId,
     /// It is not named before this time, and how often it has failed somebody in a row.
     rests: Time,
     failed: u32,
@@ -256,6 +257,7 @@ impl Server {
             addr,
             key,
             conn,
+            session,
             rests: 0,
             failed: 0,
             spare: None,

@@ -187,6 +187,7 @@ impl Client {
                 step.out.push(Output::Fill { slot, from, len });
             }
         }
+        self.say_spare(step);
         true
     }
 

@@ -6,9 +6,10 @@
 //! section 2.5, and `fleet`). That client borrows them as a reader would, so a lender's bytes are
 //! held against the same digests; nothing is ever waited for.
 //!
-//! Guarantees: a client is handed no more blocks than it has said to have room for, or than are
-//! worth more than those that lie there; a block that the hints know nothing of is handed to
-//! nobody; no message is owed to anybody for a block that was handed on.
+//! Guarantees: a client is handed only blocks that somebody for whom it speaks might read, and no
+//! more of them than it has said to have room for, or than are worth more than those that lie
+//! there; a block that the hints know nothing of is handed to nobody; no message is owed to anybody
+//! for a block that was handed on.
 
 use super::{Lender, Lending};
 use crate::peers::{Keeping, cheapest};
@@ -16,8 +17,8 @@ use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
 use wire::{
-    Attr, Capability, Digest, Elsewhere, Fid, Handed, Leaving, LenderId, SessionId, Spare, Time,
-    ToClient, splitmix64,
+    Attr, Capability, Digest, Elsewhere, Fid, Handed, Leaving, LenderId, Op, Request, SessionId,
+    Spare, Time, ToClient, splitmix64,
 };
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -98,8 +99,7 @@ impl Server {
 
     /// Has another client keep a row of last copies.
     fn hand_on(&mut self, step: &mut Step<'_>, (me, keeping): (LenderId, Keeping), row: Row) {
-        let to = self.lending.place(step.now, (me, keeping), &row);
-        let Some((to, session)) = to.and_then(|to| Some((to, self.lending.session_of(to)?))) else {
+        let Some(to) = self.taker(step, (me, keeping), &row) else {
             return;
         };
         let until = self.own_time(step) + self.options.capability_ns;
@@ -138,7 +138,29 @@ impl Server {
             idle_ms: row.idle_ms,
             chances: row.chances - u8::from(keeping.random),
         };
+        let session = taker.session;
         self.send(step, session, ToClient::Take(handed));
+    }
+
+    /// The client that is to keep a row of blocks: the best of those that might read them.
+    fn taker(&mut self, step: &Step<'_>, how: (LenderId, Keeping), row: &Row) -> Option<LenderId> {
+        let mut passed = Vec::new();
+        loop {
+            let to = self.lending.best_keeper(step.now, how, (row, &passed))?;
+            let keeper = self.lending.lenders.get(&to)?;
+            let (fid, offset, len) = (row.fid, 0, 1);
+            let read = Request::new(1, Op::Read { fid, offset, len });
+            if self.forbids(step.disk, keeper.session, &read).is_some() {
+                passed.push(to);
+                continue;
+            }
+            let spare = self.lending.lenders.get_mut(&to)?.spare.as_mut();
+            if let Some((spare, _)) = spare {
+                // The client's next word says how much is left.
+                spare.free = spare.free.saturating_sub(row.count());
+            }
+            return Some(to);
+        }
     }
 }
 
@@ -155,36 +177,26 @@ impl Lending {
         (!hint.lenders.iter().any(lends)).then_some(hint.digest)
     }
 
-    fn session_of(&self, lender: LenderId) -> Option<SessionId> {
-        let mut all = self.of_session.iter();
-        all.find(|(_, known)| **known == lender)
-            .map(|(session, _)| *session)
-    }
-
-    /// The client that is to keep a row of blocks.
-    fn place(&mut self, now: Time, (me, how): (LenderId, Keeping), row: &Row) -> Option<LenderId> {
+    /// The client that keeps a row of blocks best, of those that were not passed over.
+    fn best_keeper(
+        &mut self,
+        now: Time,
+        (me, how): (LenderId, Keeping),
+        (row, passed): (&Row, &[LenderId]),
+    ) -> Option<LenderId> {
         let keeps = |(id, one): &(&LenderId, &Lender)| {
-            **id != me && !one.addr.is_empty() && one.rests <= now && one.spare.is_some()
+            let asked = **id != me && !passed.contains(id);
+            asked && !one.addr.is_empty() && one.rests <= now && one.spare.is_some()
         };
         let others = self.lenders.iter().filter(keeps);
-        let to = match how.random {
-            true => {
-                let all: Vec<LenderId> = others.map(|(id, _)| *id).collect();
-                let drawn = splitmix64(&mut self.lots) % (all.len() as u64).max(1);
-                all.get(drawn as usize).copied()
-            }
-            false => {
-                let age_of = |one: &Lender| one.spare.map_or(0, |spare| age_ms(now, spare));
-                let ages = others.map(|(id, one)| (*id, age_of(one)));
-                cheapest(ages, u64::from(row.idle_ms))
-            }
-        }?;
-        let spare = self.lenders.get_mut(&to)?.spare.as_mut();
-        if let Some((spare, _)) = spare {
-            // The client's next word says how much is left.
-            spare.free = spare.free.saturating_sub(row.count());
+        if how.random {
+            let all: Vec<LenderId> = others.map(|(id, _)| *id).collect();
+            let drawn = splitmix64(&mut self.lots) % (all.len() as u64).max(1);
+            return all.get(drawn as usize).copied();
         }
-        Some(to)
+        let age_of = |one: &Lender| one.spare.map_or(0, |spare| age_ms(now, spare));
+        let ages = others.map(|(id, one)| (*id, age_of(one)));
+        cheapest(ages, u64::from(row.idle_ms))
     }
 }
 

@@ -292,6 +292,9 @@ impl Cache {
             let Some(kept) = self.keeping.index.get(&entry.key) else {
                 continue;
             };
+            if goes.len() == due as usize {
+                return;
+            }
             if kept.chances > 0 && !core::mem::replace(&mut entry.said, true) {
                 let kept = Some((kept.version, kept.chances));
                 goes.push(Goes {
