@@ -55,6 +55,12 @@ fn read(cell: &Cell, reader: &Mount, files: Range<usize>) -> u64 {
     server_sent(cell) - before
 }
 
+/// Waits until a machine keeps more blocks for others than these.
+fn await_kept(mount: &Mount, blocks: u64) {
+    let keeps = eventually(LIMIT, || figure(mount.path(), "kept") > blocks);
+    assert!(keeps, "{:#}", status(mount.path()));
+}
+
 /// One machine reads all three times, the others are idle: bytes that the server sent for the last
 /// time, beside all bytes.
 fn third_pass(policy: &str) -> Option<f64> {
@@ -89,8 +95,7 @@ fn what_a_machine_keeps_for_others_its_own_programs_read_without_the_server() {
         return;
     };
     pass(&cell, &mounts[0]);
-    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 1024);
-    assert!(keeps, "{:#}", status(mounts[1].path()));
+    await_kept(&mounts[1], 1024);
     // The first reader has the last 8 files, and the other machine those before them.
     let sent = read(&cell, &mounts[1], 8..11);
     let adopted = figure(mounts[1].path(), "adopted");
@@ -104,8 +109,7 @@ fn machines_that_keep_blocks_may_die_stop_or_lose_their_server() {
         return;
     };
     pass(&cell, &mounts[0]);
-    let keeps = eventually(LIMIT, || figure(mounts[3].path(), "kept") > 256);
-    assert!(keeps, "{:#}", status(mounts[3].path()));
+    await_kept(&mounts[3], 256);
     mounts.remove(1).kill9();
     let (stopped, keeper) = (1, 2);
     mounts[stopped].daemon().signal(Signal::STOP);
@@ -133,8 +137,7 @@ fn a_change_of_a_file_makes_worthless_what_is_kept_of_it() {
         return;
     };
     pass(&cell, &mounts[0]);
-    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 256);
-    assert!(keeps, "{:#}", status(mounts[1].path()));
+    await_kept(&mounts[1], 256);
     for round in 0..3 {
         for n in 0..FILES {
             let changed = bytes((100 * round + n) as u64, MIB);
@@ -154,8 +157,7 @@ fn a_policy_that_ends_leaves_nothing_kept() {
         return;
     };
     pass(&cell, &mounts[0]);
-    let keeps = eventually(LIMIT, || figure(mounts[1].path(), "kept") > 256);
-    assert!(keeps, "{:#}", status(mounts[1].path()));
+    await_kept(&mounts[1], 256);
     for policy in ["greedy", "fleet", "off"] {
         let output = run(&mut ariel(&["cooperate", cell.addr(), policy]));
         assert!(output.status.success(), "{}", text(&output));
