@@ -409,7 +409,11 @@ impl Client {
             node.has_attr(attr);
         }
         if from >= size || self.has_all(fid, size) {
-            return self.move_aside(step, fid, made);
+            let node = self.node(made);
+            if node.right == Right::Exclusive && node.drain.is_none() {
+                return self.move_aside(step, fid, made);
+            }
+            return self.take_beside(step, fid); // somebody has looked at it meanwhile
         }
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Copies(from);
