@@ -46,7 +46,8 @@ pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentComman
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use trace::{
-    Form, GenerateArgs, InfoArgs, InputArgs, ReplayArgs, TraceArgs, TraceCommand, Unit, Work,
+    Form, GenerateArgs, InfoArgs, InputArgs, RecordArgs, ReplayArgs, TraceArgs, TraceCommand, Unit,
+    Work,
 };
 pub(crate) use tree::{
     CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, TreeArgs,

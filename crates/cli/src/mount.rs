@@ -8,6 +8,7 @@ use crate::guard::{self, Again, Guard};
 use crate::login::{Logins, Of};
 use crate::place::Place;
 use crate::servers::{OfMount, Running};
+use crate::trace::relay as accesses;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
 use cell::Renewal;
@@ -274,6 +275,7 @@ fn listen(
         "profile" => profile::of_mount(&mount).into(),
         "tokens" => show::mount_tokens(&mount.client().tokens()).into(),
         "watch" => relay::relay(&mount, question),
+        "record" => accesses::relay(&mount),
         "unmount" => end::ask(&send, "mount", End::Asked).into(),
         "force" => end::ask(&send, "mount", End::Forced).into(),
         other => control::refusal(format_args!("a mount does not know {other:?}")).into(),

@@ -1,4 +1,7 @@
-//! `ariel trace`: makes, describes and replays traces of accesses.
+//! `ariel trace`: makes, records, describes and replays traces of accesses.
+
+mod record;
+pub(crate) mod relay;
 
 use crate::args::{
     Form, GenerateArgs, InfoArgs, InputArgs, ReplayArgs, TraceArgs, TraceCommand, Unit, Work,
@@ -23,6 +26,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
     let text = match &args.command {
         TraceCommand::Generate(args) => generate(args)?,
+        TraceCommand::Record(args) => record::record(args)?,
         TraceCommand::Info(args) => info(args)?,
         TraceCommand::Replay(args) => replay(args)?,
     };

@@ -299,10 +299,11 @@ impl Client {
         self.core.tell(Input::Forget { fid, count });
     }
 
-    /// An object's mode, if it is known under a token: no call is needed then.
+    /// An object's mode and how many names it has, if they are known under a token: no call is
+    /// needed then.
     #[must_use]
-    pub fn known_mode(&self, fid: Fid) -> Option<u16> {
-        self.core.state().machine.known_mode(fid)
+    pub fn known_mode_and_links(&self, fid: Fid) -> Option<(u16, u32)> {
+        self.core.state().machine.known_mode_and_links(fid)
     }
 
     /// Has the kernel been told of this object, and not said that it has forgotten it?

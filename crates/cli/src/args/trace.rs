@@ -14,6 +14,8 @@ pub(crate) struct TraceArgs {
 pub(crate) enum TraceCommand {
     /// Make a trace of some kind of work, from stated parameters and a seed
     Generate(GenerateArgs),
+    /// Record what programs do on mounts of this machine
+    Record(RecordArgs),
     /// Tell what traces are like: sizes, sharing, order, hit rates of caches
     Info(InfoArgs),
     /// Replay traces on a fleet, under each algorithm of cooperative caching
@@ -32,6 +34,34 @@ pub(crate) struct GenerateArgs {
     /// The seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel trace record /mnt/a --out a.trace                     until Ctrl-C
+  ariel trace record /mnt/a /mnt/b --seconds 600 --out ab.trace
+  ariel trace record /mnt/a --client 1 --key build-farm --out one.trace    on one machine,
+  ariel trace record /mnt/a --client 2 --key build-farm --out two.trace    and on another one
+  ariel trace replay one.trace two.trace
+Names and content are not recorded; each file has a number that the key hides. While a mount is
+recorded, its kernel drops the pages of each file that is opened, so that its reads are seen.")]
+pub(crate) struct RecordArgs {
+    /// Mount points; each is one client of the trace
+    #[arg(value_name = "MOUNT", required = true)]
+    pub(crate) mounts: Vec<PathBuf>,
+    /// The file to write, in the format of docs/traces.md
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// End after so many seconds [default: at Ctrl-C, or with the last mount]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: Option<u64>,
+    /// The client's number in the trace; further mounts have the next ones
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) client: u16,
+    /// Recordings with one key give a file one number, on whichever machine [default: a random key]
+    #[arg(long, value_name = "WORD")]
+    pub(crate) key: Option<String>,
 }
 
 /// Kinds of work.

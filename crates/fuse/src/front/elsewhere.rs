@@ -395,7 +395,7 @@ impl Tree {
                 client.forget(root, 1);
             }
         };
-        if self.client.known_mode(root).is_none() {
+        if self.client.known_mode_and_links(root).is_none() {
             return give(reply, &root_entry(nodeid, None));
         }
         let waiting = Arc::new(Mutex::new(Some(reply)));

@@ -9,6 +9,7 @@ use wire::{ACCESS_LIST, Caller, Fid, Op, Refusal, Set, XattrMode, limits};
 use super::convert::{self, Opening};
 use super::errno;
 use super::handler::{Tree, checked, nothing, refuse, refuse_done};
+use super::recording::Accessed;
 use crate::abi::OpenOut;
 use crate::notify::{Job, Kind};
 use crate::reply::{Delivery, Reply};
@@ -117,8 +118,9 @@ impl Tree {
         // Pages that are never taken back are no business of the client's: it would have them wait
         // for a token, with the page locked, and an own write that waits for the page.
         let pages = convert::fills_pages(&read, self.silent_opens) && self.keeping.takes_back();
+        let (fid, recording) = (self.fid(header.nodeid), Arc::clone(&self.recording));
         let call = Call::Read {
-            fid: self.fid(header.nodeid),
+            fid,
             offset: read.offset,
             len,
             pages,
@@ -128,6 +130,7 @@ impl Tree {
             call,
             move |completion| match completion.done {
                 Done::Read { .. } => {
+                    recording.tell(Accessed::Read, fid, (read.offset, completion.bytes.len()));
                     let slices: Vec<&[u8]> = completion.bytes.slices().collect();
                     reply.slices(&slices);
                 }
@@ -155,8 +158,8 @@ impl Tree {
             reply,
         };
         let (tree, fid, asker) = (Arc::clone(self), writing.fid, writing.asker.clone());
-        let none = |mode| !convert::has_set_id(mode);
-        let kill = write.kill_suidgid && !self.client.known_mode(fid).is_some_and(none);
+        let none = |(mode, _)| !convert::has_set_id(mode);
+        let kill = write.kill_suidgid && !self.client.known_mode_and_links(fid).is_some_and(none);
         match (kill, writing.how) {
             (false, _) => tree.write_bytes(writing, write.data, || ()),
             (true, How::Paged) => self.write_bytes(writing, write.data, move || {

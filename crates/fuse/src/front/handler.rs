@@ -18,6 +18,7 @@ use super::elsewhere::Elsewhere;
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::nodes::Nodes;
+use super::recording::Recording;
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut, StatxOut};
 use crate::groups::Groups;
@@ -52,6 +53,7 @@ pub(super) struct Tree {
     pub(super) locked: LockedFiles,
     pub(super) waiters: Waiters,
     pub(super) groups: Groups,
+    pub(super) recording: Arc<Recording>,
 }
 
 /// An object that an answer tells the kernel about. The client counts a reference of the kernel
@@ -126,6 +128,7 @@ impl Tree {
             locked: LockedFiles::default(),
             waiters: Waiters::default(),
             groups: Groups::default(),
+            recording: Arc::clone(&self.recording),
             ..*self
         }
     }
@@ -259,13 +262,13 @@ impl Tree {
             return;
         };
         let (mut asker, program) = (convert::set_asker(header, args), convert::asker(header));
-        let none = |mode| !convert::has_set_id(mode);
+        let none = |(mode, _)| !convert::has_set_id(mode);
         let own = asker == program;
         if own {
             asker = self.asker(header);
         }
         // Whether the set-group-id bit goes depends on the program's groups.
-        if own || !set.kill_set_id || self.client.known_mode(fid).is_some_and(none) {
+        if own || !set.kill_set_id || self.client.known_mode_and_links(fid).is_some_and(none) {
             return self.set(asker, (fid, set), reply);
         }
         set.kill_set_id = false;
@@ -358,12 +361,14 @@ impl Translator {
     fn forget(&self, nodeid: u64, count: u64) {
         let (main, elsewhere) = (&self.0, &self.0.elsewhere);
         let Some(session) = elsewhere.slots().other_session(nodeid) else {
+            main.record_forget(main.fid(nodeid));
             return main.client.forget(main.fid(nodeid), count);
         };
         let fid = main.fid(nodeid);
         if fid != Fid::root(session)
             && let Some(tree) = elsewhere.tree(session)
         {
+            tree.record_forget(fid);
             tree.client.forget(fid, count);
         }
     }
@@ -371,6 +376,9 @@ impl Translator {
     /// Has a tree serve a request.
     pub(super) fn serve(tree: &Arc<Tree>, request: Request<'_>, reply: Reply) {
         let header = &request.header;
+        if tree.recording.is_on() {
+            tree.record(header, &request.operation);
+        }
         match request.operation {
             Operation::Lookup { name } => tree.lookup(header, name, reply),
             Operation::Getattr { fh } => tree.getattr(header, fh.is_some(), reply),

@@ -268,7 +268,7 @@ impl Tree {
     pub(super) fn open_flags(&self, fid: Fid, opening: Opening, cached: bool) -> u32 {
         let needed = self.locked.needs_flush(fid, opening.access) || !self.may_skip_flush;
         let flush = needed && !self.silent_opens;
-        convert::open_flags(cached, flush)
+        self.recorded_flags(convert::open_flags(cached, flush))
     }
 }
 

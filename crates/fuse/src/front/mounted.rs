@@ -20,6 +20,7 @@ use wire::Fid;
 use super::elsewhere::{Elsewhere, OtherVolume};
 use super::notices::Notices;
 use super::options::MountOptions;
+use super::recording::{Listener, Recording};
 use super::serving::{client_options, mount_and_serve};
 use super::unmount::{self, Attempt};
 use crate::feature::Feature;
@@ -90,6 +91,7 @@ pub struct Mount {
     client: Arc<Client>,
     /// Volumes that other servers have.
     elsewhere: Arc<Elsewhere>,
+    recording: Arc<Recording>,
     session: Session,
     mount_point: PathBuf,
     connection: u32,
@@ -119,6 +121,7 @@ impl Mount {
             Ok(served) => Ok(Mount {
                 client,
                 elsewhere: served.elsewhere,
+                recording: served.recording,
                 session: served.session,
                 mount_point: served.mount_point,
                 connection: served.connection,
@@ -324,6 +327,17 @@ impl Mount {
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Listens to the accesses that the kernel asks for; `None`: somebody does already.
+    #[must_use]
+    pub fn record(&self) -> Option<Listener> {
+        self.recording.start()
+    }
+
+    /// Ends the recording, if there is one.
+    pub fn stop_recording(&self) {
+        self.recording.stop();
     }
 
     /// The object of this inode number, and the client that shows it; `None`: its server is not

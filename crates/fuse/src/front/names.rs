@@ -10,6 +10,7 @@ use wire::{Fid, Kind, Make, Name, Op, Refusal, Set, limits};
 use super::convert::{self, Opening, Permission};
 use super::errno;
 use super::handler::{Found, Tree, checked, named, nothing, refuse, refuse_done};
+use super::recording::Accessed;
 use crate::abi::{OpenOut, ROOT_ID};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Create, Header, Rename};
@@ -342,6 +343,7 @@ impl Tree {
     }
 
     fn give_created(&self, creation: Creation, found: &Found, cached: bool) {
+        self.recording.tell(Accessed::Open, found.fid, (0, 0));
         self.give_opened(creation.reply, (found, creation.opening), cached);
     }
 

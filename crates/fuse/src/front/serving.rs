@@ -19,6 +19,7 @@ use super::mounted::MountError;
 use super::nodes::Nodes;
 use super::notices::Notices;
 use super::options::MountOptions;
+use super::recording::Recording;
 use super::sought;
 use crate::groups::Groups;
 use crate::init::Options;
@@ -63,6 +64,7 @@ pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
 pub(super) struct Served {
     pub(super) session: Session,
     pub(super) elsewhere: Arc<Elsewhere>,
+    pub(super) recording: Arc<Recording>,
     pub(super) mount_point: PathBuf,
     pub(super) connection: u32,
     pub(super) control: Option<Control>,
@@ -113,13 +115,14 @@ pub(super) fn mount_and_serve(
             Ok(served)
         });
     match served {
-        Ok((session, elsewhere)) => {
+        Ok((session, elsewhere, recording)) => {
             if let Err(error) = mount::set_read_ahead(connection, read_ahead) {
                 debug!(%error, "the kernel reads ahead as far as it does by default");
             }
             Ok(Served {
                 session,
                 elsewhere,
+                recording,
                 mount_point,
                 connection,
                 control: control.ok(),
@@ -135,12 +138,15 @@ pub(super) fn mount_and_serve(
     }
 }
 
+/// A session, and those parts of its tree that the mount keeps.
+type Begun = (Session, Arc<Elsewhere>, Arc<Recording>);
+
 fn serve(
     session: Session,
     options: &MountOptions,
     client: &Arc<Client>,
     notices: &Notices,
-) -> Result<(Session, Arc<Elsewhere>), SessionError> {
+) -> Result<Begun, SessionError> {
     let (notifier, nodes) = (session.notifier(), Nodes::of(client.root()));
     let here = (notifier.clone(), nodes.clone());
     notices.connect(here, client, options.interruptible);
@@ -149,6 +155,7 @@ fn serve(
     if !keeps_names || !options.keeping.takes_back() {
         client.keeps_no_names();
     }
+    let recording = Arc::new(Recording::default());
     let tree = Tree {
         client: Arc::clone(client),
         nodes,
@@ -165,9 +172,10 @@ fn serve(
         locked: LockedFiles::default(),
         waiters: Waiters::default(),
         groups: Groups::default(),
+        recording: Arc::clone(&recording),
     };
     let tree = Arc::new(tree);
     elsewhere.stands_in(&tree);
     session.serve(Arc::new(Translator(tree)))?;
-    Ok((session, elsewhere))
+    Ok((session, elsewhere, recording))
 }

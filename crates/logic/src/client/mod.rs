@@ -367,10 +367,11 @@ impl Client {
         self.cache.free()
     }
 
-    /// An object's mode, if it may be said without asking anybody.
-    pub fn known_mode(&self, fid: Fid) -> Option<u16> {
+    /// An object's mode and how many names it has, if they may be said without asking anybody.
+    pub fn known_mode_and_links(&self, fid: Fid) -> Option<(u16, u32)> {
         let node = self.nodes.get(&fid).filter(|_| self.serves())?;
-        Some(node.held()?.mode)
+        let attr = node.held()?;
+        Some((attr.mode, attr.nlink))
     }
 
     fn node(&mut self, fid: Fid) -> &mut Node {

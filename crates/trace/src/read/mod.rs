@@ -91,6 +91,8 @@ pub struct Reader {
     block_bytes: u32,
     /// The client of a trace whose format names none.
     client: u32,
+    /// Its time zero in seconds since 1970, where the format says it.
+    begins_s: Option<u32>,
     /// Traces whose formats name none do not share files.
     apart: bool,
     /// The rest of the last extent: the access of its next block, and how many follow.
@@ -118,10 +120,12 @@ impl Reader {
             None => guess(path, &mut bytes).map_err(failed)?,
         };
         let mut own_bytes = block_bytes;
+        let mut begins_s = None;
         let extents: Box<dyn Extents> = match format {
             Format::Own => {
                 let own = own::Own::begin(bytes).map_err(failed)?;
                 own_bytes = own.block_bytes();
+                begins_s = own.begins_s();
                 Box::new(own)
             }
             Format::OracleGeneral => Box::new(records::OracleGeneral::new(bytes)),
@@ -135,6 +139,7 @@ impl Reader {
             extents,
             block_bytes: own_bytes,
             client,
+            begins_s,
             apart,
             run: None,
         })

@@ -13,6 +13,7 @@ const RECORD: usize = 24;
 pub(super) struct Own {
     bytes: Box<dyn BufRead>,
     block_bytes: u32,
+    begins_s: u32,
     records: u64,
 }
 
@@ -30,12 +31,18 @@ impl Own {
         Ok(Self {
             bytes,
             block_bytes,
+            begins_s: u32_at(&header, 12),
             records: 0,
         })
     }
 
     pub(super) fn block_bytes(&self) -> u32 {
         self.block_bytes
+    }
+
+    /// Its time zero, in seconds since 1970; `None`: the trace is of no real time.
+    pub(super) fn begins_s(&self) -> Option<u32> {
+        Some(self.begins_s).filter(|begins_s| *begins_s > 0)
     }
 }
 
@@ -84,11 +91,17 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header.
-    pub fn new(mut to: W, block_bytes: u32) -> io::Result<Self> {
+    /// Writes the header of a trace that was made.
+    pub fn new(to: W, block_bytes: u32) -> io::Result<Self> {
+        Self::of_time(to, block_bytes, 0)
+    }
+
+    /// Writes the header of a trace that was recorded: its time zero is so many seconds after the
+    /// beginning of 1970.
+    pub fn of_time(mut to: W, block_bytes: u32, begins_s: u32) -> io::Result<Self> {
         to.write_all(&MAGIC)?;
         to.write_all(&block_bytes.to_le_bytes())?;
-        to.write_all(&[0; 4])?;
+        to.write_all(&begins_s.to_le_bytes())?;
         Ok(Self { to })
     }
 
