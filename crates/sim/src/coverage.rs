@@ -118,6 +118,7 @@ rare! {
     Borrowed: "a client lent blocks",
     Lacking: "a client that was to lend blocks had none of them",
     Handed: "a client was told to keep last copies of another one",
+    Last: "a client heard that a copy of its had become a last copy",
     Kept: "a client kept last copies of another one",
     Adopted: "a program read a block that its machine had kept for others",
     Lied: "a client lent other bytes than those of the block",
@@ -164,6 +165,7 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 of_reply(reply) | ahead
             }
             ToClient::Take(_) => Rare::Handed.bit(),
+            ToClient::Last(_) => Rare::Last.bit(),
             _ => 0,
         },
         server::Output::Sync { .. } => Rare::Synced.bit(),

@@ -2,7 +2,7 @@
 //! message that breaks a bound of [`crate::limits`]; bytes behind the message are refused as well.
 
 use crate::delegated::{Chosen, Delegated};
-use crate::lend::{Capability, Elsewhere, Handed, Leaving, Lenders, ToLender, ToReader};
+use crate::lend::{Capability, Elsewhere, Handed, Last, Leaving, Lenders, ToLender, ToReader};
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
 use crate::message::{ToClient, ToServer};
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 /// The newest version of the protocol that this crate speaks. Each version says what the one before
 /// it says in the same bytes, and [`crate::Op::since`] tells what is new.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 
 /// The oldest version that this crate speaks: so a cell is brought to a new version machine by
 /// machine.
@@ -29,6 +29,9 @@ pub const VERSION_OF_REPLICAS: u32 = 21;
 
 /// From this version on clients keep blocks for each other.
 pub const VERSION_OF_KEEPING: u32 = 22;
+
+/// From this version on clients hear that a copy has become a last copy.
+pub const VERSION_OF_LAST: u32 = 23;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -397,6 +400,10 @@ impl Bounded for ToClient {
                 *first <= limits::CHANGES && changes.iter().all(Change::within_bounds)
             }
             Self::Take(handed) => handed.within_bounds(),
+            Self::Last(rows) => {
+                let fits = |row: &Last| row.count <= limits::LENT_BLOCKS;
+                rows.len() <= limits::LEAVING && rows.iter().all(fits)
+            }
             _ => true,
         }
     }

@@ -83,11 +83,24 @@ pub struct Leaving {
     pub first: u64,
     /// How many.
     pub count: u32,
-    /// How long they lay unused, ms: the one that was used last.
+    /// How long they lay unused, ms: the one that was used last. `u32::MAX`: they are gone already.
     pub idle_ms: u32,
     /// How often they may still be handed on, if they were kept for others here; `None`: they are
     /// the client's own.
     pub chances: Option<u8>,
+}
+
+/// Blocks in a row that no client but one has any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Last {
+    /// Of which file.
+    pub fid: Fid,
+    /// Of which version of its content.
+    pub version: u64,
+    /// From which block on.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
 }
 
 /// The room that a client has for blocks of others.

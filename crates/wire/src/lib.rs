@@ -33,14 +33,14 @@ mod watch;
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use blob::Blob;
 pub use codec::{
-    Bounded, DecodeError, VERSION, VERSION_OF_KEEPING, VERSION_OF_REPLICAS, VERSION_OLDEST, decode,
-    encode, encode_about,
+    Bounded, DecodeError, VERSION, VERSION_OF_KEEPING, VERSION_OF_LAST, VERSION_OF_REPLICAS,
+    VERSION_OLDEST, decode, encode, encode_about,
 };
 pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time, volume_numbers};
 pub use lend::{
-    Capability, Digest, Elsewhere, Handed, Leaving, LenderId, Lenders, Secret, Spare, ToLender,
-    ToReader,
+    Capability, Digest, Elsewhere, Handed, Last, Leaving, LenderId, Lenders, Secret, Spare,
+    ToLender, ToReader,
 };
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{

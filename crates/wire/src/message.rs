@@ -5,7 +5,7 @@
 use crate::attr::Attr;
 use crate::delegated::Chosen;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
-use crate::lend::{Handed, Leaving, LenderId, Secret, Spare};
+use crate::lend::{Handed, Last, Leaving, LenderId, Secret, Spare};
 use crate::lock::HeldLock;
 use crate::name::Name;
 use crate::outcome::{Outcome, Reply};
@@ -396,6 +396,8 @@ pub enum ToClient {
     },
     /// Keep these blocks for the others.
     Take(Handed),
+    /// Of these blocks no other client has a copy any more. To clients of version 23 on.
+    Last(Vec<Last>),
 }
 
 /// How a peer broke the protocol: the connection ends.
@@ -472,6 +474,7 @@ impl ToClient {
             Self::Keep => "Keep",
             Self::Share { .. } => "Share",
             Self::Take(_) => "Take",
+            Self::Last(_) => "Last",
         }
     }
 }

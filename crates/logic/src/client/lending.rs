@@ -200,6 +200,7 @@ impl Client {
                 others_weigh,
             } => self.on_share(step, Weights::new(copies_weigh, others_weigh)),
             ToClient::Take(handed) => self.on_take(step, handed),
+            ToClient::Last(rows) => self.on_last(&rows),
             other => unreachable!("{} is not about lending", other.kind()),
         }
     }
@@ -390,8 +391,11 @@ impl Client {
 
 /// Does the server say this unasked, also in a session that has not begun?
 pub(crate) fn is_offer(message: &ToClient) -> bool {
-    use ToClient::{Keep, Lend, Share, Take};
-    matches!(message, Lend { .. } | Keep | Share { .. } | Take(_))
+    use ToClient::{Keep, Last, Lend, Share, Take};
+    matches!(
+        message,
+        Lend { .. } | Keep | Share { .. } | Take(_) | Last(_)
+    )
 }
 
 fn lend_nothing(step: &mut Step<'_>, ask: u64) {

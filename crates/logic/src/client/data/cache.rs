@@ -13,8 +13,11 @@
 
 mod block_order;
 mod kept;
+mod leaving;
+mod worth;
 
-pub(crate) use kept::{Goes, Weights};
+pub(crate) use leaving::Goes;
+pub(crate) use worth::Weights;
 
 use super::changes::{ByVolume, Changed};
 use crate::client::api::Slot;
@@ -60,6 +63,8 @@ struct Entry {
     used: Time,
     /// Another client has a copy, as far as is known here.
     copied: bool,
+    /// It is in one of the orders of [`worth`], and not on the list.
+    by_worth: bool,
     /// It was said to leave.
     said: bool,
 }
@@ -88,6 +93,10 @@ pub(crate) struct Cache {
     by_volume: ByVolume,
     /// Blocks that are kept for other machines.
     keeping: kept::Keeping,
+    /// Own clean blocks by their worth, while blocks are kept.
+    worth: worth::Worth,
+    /// Which blocks were said to leave.
+    leaving: leaving::Said,
 }
 
 impl Cache {
@@ -109,6 +118,8 @@ impl Cache {
             changed: BTreeMap::new(),
             by_volume: ByVolume::default(),
             keeping: kept::Keeping::default(),
+            worth: worth::Worth::default(),
+            leaving: leaving::Said::default(),
         }
     }
 
@@ -122,19 +133,9 @@ impl Cache {
         self.most
     }
 
-    /// How many blocks could be given up at once.
-    pub(crate) fn clean(&self) -> u64 {
-        u64::from(self.listed)
-    }
-
     /// It is so late now.
     pub(crate) fn set_now(&mut self, now: Time) {
         self.now = now;
-    }
-
-    /// When the block was used that is given up next.
-    pub(crate) fn oldest(&self) -> Option<Time> {
-        (self.oldest != NONE).then(|| self.entries[self.oldest as usize].used)
     }
 
     /// So many slots may be in use from now on.
@@ -176,10 +177,8 @@ impl Cache {
         }
         let over = (self.here() as u32).saturating_sub(self.bearable());
         let dropped = self.drop_oldest_kept(over.min(at_once));
-        for _ in 0..(over.min(at_once) - dropped).min(self.listed) {
-            let slot = self.oldest;
-            self.unlist(slot);
-            self.index.remove(&self.entries[slot as usize].key);
+        for _ in 0..over.min(at_once) - dropped {
+            let Some(slot) = self.evict_own() else { break };
             self.free.push(slot);
         }
         self.check();
@@ -194,7 +193,7 @@ impl Cache {
             "more slots than there may be"
         );
         assert!(
-            self.listed as usize + self.dirty as usize <= here,
+            self.givable() + self.dirty as usize <= here,
             "a block counts as clean and as changed"
         );
         assert!(
@@ -210,7 +209,7 @@ impl Cache {
 
     /// Are there blocks to be given up beyond the limit?
     pub(crate) fn is_over(&self) -> bool {
-        let some = self.listed > 0 || self.kept_slots() > 0;
+        let some = self.givable() > 0 || self.kept_slots() > 0;
         self.keeps_too_much() || (some && self.here() as u32 > self.bearable())
     }
 
@@ -228,6 +227,7 @@ impl Cache {
                 newer: NONE,
                 used: 0,
                 copied: false,
+                by_worth: false,
                 said: false,
             });
             Some(self.entries.len() as Slot - 1)
@@ -301,7 +301,7 @@ impl Cache {
 
     fn could_take(&self, wanted: usize, limit: u32) -> bool {
         // Those that can be given up may be so many that they are beyond the limit themselves.
-        let stay = self.index.len() - self.listed as usize;
+        let stay = self.index.len() - self.givable();
         stay + wanted <= limit as usize
     }
 

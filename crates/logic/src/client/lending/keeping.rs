@@ -13,7 +13,7 @@ use super::super::{Client, Mutant, Step};
 use super::{Output, PeerOutput};
 use alloc::vec::Vec;
 use wire::limits::{BLOCK_BYTES, LEAVING, LENT_BLOCKS};
-use wire::{Fid, Handed, Leaving, Right, Spare, Time, ToServer};
+use wire::{Fid, Handed, Last, Leaving, Right, Spare, Time, ToServer};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// For so long a client that gives blocks up may say nothing.
@@ -122,12 +122,16 @@ impl Client {
                 continue;
             };
             let idle_ms = now.saturating_sub(block.used) / NS_PER_MS;
-            let idle_ms = idle_ms.min(u64::from(u32::MAX)) as u32;
+            let idle_ms = match block.gone {
+                true => u32::MAX,
+                false => idle_ms.min(u64::from(u32::MAX - 1)) as u32,
+            };
             match rows.last_mut() {
                 Some(row)
                     if (row.fid, row.version, row.chances) == (block.fid, version, chances)
                         && row.first + u64::from(row.count) == block.block
-                        && row.count < LENT_BLOCKS =>
+                        && row.count < LENT_BLOCKS
+                        && (row.idle_ms == u32::MAX) == block.gone =>
                 {
                     row.count += 1;
                     row.idle_ms = row.idle_ms.min(idle_ms);
@@ -143,6 +147,19 @@ impl Client {
             }
         }
         rows
+    }
+
+    /// Of these blocks no other client has a copy any more.
+    pub(crate) fn on_last(&mut self, rows: &[Last]) {
+        for row in rows {
+            let known = self.nodes.get(&row.fid);
+            if known.is_none_or(|node| node.version != row.version) {
+                continue;
+            }
+            for block in row.first..row.first.saturating_add(u64::from(row.count)) {
+                self.cache.is_last(row.fid, block);
+            }
+        }
     }
 
     /// The server wants these blocks kept here.

@@ -281,7 +281,8 @@ impl Client {
             message @ (ToClient::Lend { .. }
             | ToClient::Keep
             | ToClient::Share { .. }
-            | ToClient::Take(_)) => self.on_lending_message(step, message),
+            | ToClient::Take(_)
+            | ToClient::Last(_)) => self.on_lending_message(step, message),
         }
     }
 

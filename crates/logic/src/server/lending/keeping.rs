@@ -9,19 +9,23 @@
 //! Guarantees: a client is handed only blocks that somebody for whom it speaks might read, and no
 //! more of them than it has said to have room for, or than are worth more than those that lie
 //! there; a block that the hints know nothing of is handed to nobody; no message is owed to anybody
-//! for a block that was handed on.
+//! for a block that was handed on. Where a client gives up a block that one other client has, that
+//! one hears that its copy is a last copy now.
 
 use super::{Lender, Lending};
 use crate::peers::{Keeping, cheapest};
 use crate::server::{Server, Step};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::limits::BLOCK_BYTES;
+use wire::limits::{BLOCK_BYTES, LEAVING, LENT_BLOCKS};
 use wire::{
-    Attr, Capability, Digest, Elsewhere, Fid, Handed, Leaving, LenderId, Op, Request, SessionId,
-    Spare, Time, ToClient, splitmix64,
+    Attr, Capability, Digest, Elsewhere, Fid, Handed, Last, Leaving, LenderId, Op, Request,
+    SessionId, Spare, Time, ToClient, VERSION_OF_LAST, splitmix64,
 };
 
 const NS_PER_MS: u64 = 1_000_000;
+/// Blocks that lay unused for so long are gone already.
+const GONE: u32 = u32::MAX;
 
 /// Blocks in a row of which at least one is a last copy.
 struct Row {
@@ -37,6 +41,33 @@ struct Row {
 impl Row {
     fn count(&self) -> u32 {
         self.digests.iter().flatten().count() as u32
+    }
+}
+
+/// The other clients that have a block which a client gives up.
+enum Left {
+    /// Nobody: this is its digest.
+    Nobody(Digest),
+    One(LenderId),
+    Several,
+}
+
+/// A block is one more of these rows.
+fn extend(rows: &mut Vec<Last>, (fid, version, block): (Fid, u64, u64)) {
+    match rows.last_mut() {
+        Some(row)
+            if (row.fid, row.version) == (fid, version)
+                && row.first + u64::from(row.count) == block
+                && row.count < LENT_BLOCKS =>
+        {
+            row.count += 1;
+        }
+        _ => rows.push(Last {
+            fid,
+            version,
+            first: block,
+            count: 1,
+        }),
     }
 }
 
@@ -58,43 +89,69 @@ impl Server {
             return;
         };
         known.spare = Some((spare, step.now));
+        let mut alone = BTreeMap::new();
         for leaving in blocks {
-            if let Some(row) = self.last_copies(step, (me, keeping), leaving) {
+            if let Some(row) = self.last_copies(step, (me, keeping), leaving, &mut alone) {
                 self.hand_on(step, (me, keeping), row);
+            }
+        }
+        self.say_last(step, alone);
+    }
+
+    /// Clients hear of which of their blocks no other client has a copy any more.
+    fn say_last(&mut self, step: &mut Step<'_>, alone: BTreeMap<LenderId, Vec<Last>>) {
+        for (lender, mut rows) in alone {
+            let Some(session) = self.lending.lenders.get(&lender).map(|one| one.session) else {
+                continue;
+            };
+            let version = self.sessions.get(&session).map_or(0, |one| one.version);
+            if version >= VERSION_OF_LAST {
+                // Of the others the client goes on believing that there are copies.
+                rows.truncate(LEAVING);
+                self.send(step, session, ToClient::Last(rows));
             }
         }
     }
 
-    /// Those of these blocks that nobody else has; from now on nobody is sent to this client for
-    /// any of them.
+    /// Those of these blocks that nobody else has, and are still there; from now on nobody is sent
+    /// to this client for any of them. `alone`: those that one other client has.
     fn last_copies(
         &mut self,
         step: &Step<'_>,
         (me, keeping): (LenderId, Keeping),
         leaving: Leaving,
+        alone: &mut BTreeMap<LenderId, Vec<Last>>,
     ) -> Option<Row> {
         let Leaving {
             fid,
             version,
             first,
             count,
+            idle_ms,
             ..
         } = leaving;
         let attr = step.disk.attr(fid).ok().flatten();
         let attr = attr.filter(|attr| attr.version == version)?;
         let inside = attr.size.div_ceil(u64::from(BLOCK_BYTES));
         let blocks = first..inside.min(first + u64::from(count));
-        let give_up = |block| self.lending.give_up(me, (fid, block), version);
+        let give_up = |block| match self.lending.give_up(me, (fid, block), version) {
+            Left::Nobody(digest) => Some(digest),
+            Left::One(other) => {
+                extend(alone.entry(other).or_default(), (fid, version, block));
+                None
+            }
+            Left::Several => None,
+        };
         let row = Row {
             fid,
             attr,
             first,
             digests: blocks.map(give_up).collect(),
-            idle_ms: leaving.idle_ms,
+            idle_ms,
             chances: leaving.chances.unwrap_or(keeping.chances),
         };
         self.lending.counts.leaving += u64::from(row.count());
-        (row.count() > 0 && row.chances > 0).then_some(row)
+        (row.count() > 0 && row.chances > 0 && idle_ms < GONE).then_some(row)
     }
 
     /// Has another client keep a row of last copies.
@@ -135,7 +192,8 @@ impl Server {
         lending.counts.handed += u64::from(row.count());
         let handed = Handed {
             from,
-            idle_ms: row.idle_ms,
+            // N-chance forwarding takes a block that comes for one that was used just now.
+            idle_ms: if keeping.random { 0 } else { row.idle_ms },
             chances: row.chances - u8::from(keeping.random),
         };
         let session = taker.session;
@@ -165,16 +223,22 @@ impl Server {
 }
 
 impl Lending {
-    /// A client is about to give a block up: its digest, if nobody else has it.
-    fn give_up(&mut self, me: LenderId, key: (Fid, u64), version: u64) -> Option<Digest> {
+    /// A client is about to give a block up: who else has it, as far as is known.
+    fn give_up(&mut self, me: LenderId, key: (Fid, u64), version: u64) -> Left {
         let lenders = &self.lenders;
         let lends = |id: &LenderId| lenders.get(id).is_some_and(|known| !known.addr.is_empty());
-        let hint = self.hints.get_mut(&key)?;
-        if hint.version != version || !hint.has(me) {
-            return None;
-        }
+        let hint = self.hints.get_mut(&key);
+        let Some(hint) = hint.filter(|hint| hint.version == version) else {
+            return Left::Several; // nothing can be said of it
+        };
+        // A client that said so before, and then used the block again, is no longer named.
         hint.remove(me);
-        (!hint.lenders.iter().any(lends)).then_some(hint.digest)
+        let mut others = hint.lenders.iter().filter(|id| lends(id));
+        match (others.next(), others.next()) {
+            (None, _) => Left::Nobody(hint.digest),
+            (Some(other), None) => Left::One(*other),
+            _ => Left::Several,
+        }
     }
 
     /// The client that keeps a row of blocks best, of those that were not passed over.

@@ -543,6 +543,13 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             let last = word.first + u64::from(word.count) - 1;
             format!("Take {} {}-{last}", name(disk, word.fid), word.first)
         }
+        ToClient::Last(rows) => {
+            let row = |row: &wire::Last| {
+                let last = row.first + u64::from(row.count) - 1;
+                format!(" {} {}-{last}", name(disk, row.fid), row.first)
+            };
+            format!("Last{}", rows.iter().map(row).collect::<String>())
+        }
         ToClient::Keep => "Keep".into(),
         ToClient::Watched {
             watch,

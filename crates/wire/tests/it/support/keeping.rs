@@ -1,7 +1,7 @@
-//! Messages about blocks that clients keep for each other: version 22 of the protocol.
+//! Messages about blocks that clients keep for each other: versions 22 and 23 of the protocol.
 
 use super::{elsewhere, fid};
-use wire::{Handed, Leaving, Spare, ToClient, ToServer, limits};
+use wire::{Handed, Last, Leaving, Spare, ToClient, ToServer, limits};
 
 /// Those that version 22 of the protocol has added.
 pub fn kept_to_server() -> Vec<ToServer> {
@@ -41,4 +41,15 @@ pub fn kept_to_client() -> Vec<ToClient> {
         },
         ToClient::Take(handed),
     ]
+}
+
+/// Those of a server that version 23 has added.
+pub fn last_to_client() -> Vec<ToClient> {
+    let last = |first| Last {
+        fid: fid(9),
+        version: 1 << 33,
+        first,
+        count: limits::LENT_BLOCKS,
+    };
+    vec![ToClient::Last(vec![last(0), last(1 << 20)])]
 }

@@ -5,7 +5,7 @@ mod keeping;
 mod stream;
 mod volumes;
 
-pub use keeping::{kept_to_client, kept_to_server};
+pub use keeping::{kept_to_client, kept_to_server, last_to_client};
 use stream::{stream_chunk, stream_head};
 use volumes::{release_ops, room, volume_info, volume_ops};
 use wire::*;
@@ -469,6 +469,7 @@ pub fn to_server() -> Vec<ToServer> {
 pub fn to_client() -> Vec<ToClient> {
     let mut all = first_to_client();
     all.extend(kept_to_client());
+    all.extend(last_to_client());
     all
 }
 

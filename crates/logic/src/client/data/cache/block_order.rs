@@ -1,6 +1,7 @@
 //! The clean blocks of the cache in a list, the one not used for longest first.
 //!
-//! Guarantee: each clean block is in the list once, and nothing else is.
+//! Guarantee: each clean block is in the list once, and nothing else is; but while blocks are kept
+//! for other machines, own ones are in the orders of [`super::worth`] instead.
 
 use super::{BlockState, Cache, Entry, NONE, Slot};
 
@@ -12,18 +13,21 @@ impl Cache {
         }
         self.unlist(slot);
         self.entries[slot as usize].used = 0;
-        self.link(slot, (NONE, self.oldest));
+        if !self.order(slot) {
+            self.link(slot, (NONE, self.oldest));
+        }
     }
 
     /// It has been used just now.
     pub(super) fn list(&mut self, slot: Slot) {
         self.entries[slot as usize].used = self.now;
-        self.link(slot, (self.newest, NONE));
-        self.await_saying(slot);
+        if !self.order(slot) {
+            self.link(slot, (self.newest, NONE));
+        }
     }
 
     /// Puts a block between two others, or an end.
-    fn link(&mut self, slot: Slot, (older, newer): (Slot, Slot)) {
+    pub(super) fn link(&mut self, slot: Slot, (older, newer): (Slot, Slot)) {
         self.listed += 1;
         let entry = &mut self.entries[slot as usize];
         (entry.older, entry.newer) = (older, newer);
@@ -32,9 +36,12 @@ impl Cache {
     }
 
     pub(super) fn unlist(&mut self, slot: Slot) {
+        self.forget_saying(slot);
+        if self.leave_order(slot) {
+            return;
+        }
         assert!(self.listed > 0, "a clean block is in the list");
         self.listed -= 1;
-        self.forget_saying(slot);
         let Entry { older, newer, .. } = self.entries[slot as usize];
         self.join((older, newer));
     }

@@ -1,23 +1,14 @@
 //! Blocks that are kept for other machines: last copies that left another client's cache.
 //!
 //! Guarantees: such a block is named by its version, too, and is found under that version alone;
-//! it lies in a slot of its own, which is on no list of the machine's own blocks. Which block makes
-//! room is decided by age: the age of a copy counts more than that of a block that nobody else has
-//! (`logic::peers::fleet`), and a block of others never drives out an own one that is worth more.
+//! it lies in a slot of its own, in no order of the machine's own blocks. Age decides which
+//! block makes room ([`super::worth`]); a block of others never drives out an own one that is worth
+//! more.
 
-use super::{BlockState, Cache, NONE, Slot, There};
+use super::worth::WHOLE;
+use super::{BlockState, Cache, Slot, There};
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 use wire::{Fid, Time};
-
-/// So many of the blocks that go next are said to leave before they go, as a part of all...
-const AHEAD_PART: u32 = 8;
-/// ...and at most.
-const AHEAD_MOST: u32 = 2048;
-/// Fewer are not worth a message.
-const WORTH_SAYING: u32 = 32;
-/// Weights are in these parts.
-const WHOLE: u64 = 16;
 
 /// A block that is kept.
 #[derive(Clone, Copy, Debug)]
@@ -27,58 +18,15 @@ struct Kept {
     chances: u8,
 }
 
-/// How the ages of copies count, 16ths: of those that make room for an own block, and for one of
-/// others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weights {
-    own: u32,
-    others: u32,
-}
-
-impl Weights {
-    /// For own blocks, and for those of others.
-    pub(crate) fn new(own: u32, others: u32) -> Self {
-        Self { own, others }
-    }
-}
-
-/// A block that is about to go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Goes {
-    pub(crate) fid: Fid,
-    pub(crate) block: u64,
-    pub(crate) used: Time,
-    /// Of a block that is kept for others.
-    pub(crate) kept: Option<(u64, u8)>,
-}
-
-/// All blocks that are kept, and which blocks were said to leave.
+/// All blocks that are kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Keeping {
-    /// Blocks may be kept.
-    weights: Option<Weights>,
+pub(super) struct Keeping {
     index: BTreeMap<(Fid, u64), Kept>,
     /// By their last use.
     order: BTreeSet<(Time, Slot)>,
-    /// The own block that is said to leave next: the older ones were.
-    next: Option<Slot>,
-    /// How many of the own ones were said to leave, and are still here.
-    said: u32,
-    /// Own blocks for which others went since some were last said to leave.
-    driven: u32,
 }
 
 impl Cache {
-    /// Blocks are kept for others, with these weights, or no more: then they go.
-    pub(crate) fn set_weights(&mut self, weights: Option<Weights>) {
-        self.keeping.weights = weights;
-        for entry in &mut self.entries {
-            entry.said = false;
-        }
-        (self.keeping.next, self.keeping.said, self.keeping.driven) = (None, 0, 0);
-        self.keeping.next = (self.oldest != NONE).then_some(self.oldest);
-    }
-
     pub(crate) fn kept(&self) -> u64 {
         self.keeping.index.len() as u64
     }
@@ -89,7 +37,7 @@ impl Cache {
 
     /// Are there blocks that must go, since none may be kept any more?
     pub(super) fn keeps_too_much(&self) -> bool {
-        self.keeping.weights.is_none() && !self.keeping.index.is_empty()
+        self.worth.weights.is_none() && !self.keeping.index.is_empty()
     }
 
     /// The slot of a kept block of this version.
@@ -129,7 +77,7 @@ impl Cache {
         used: Time,
         chances: u8,
     ) -> Option<Slot> {
-        let weights = self.keeping.weights?;
+        let weights = self.worth.weights?;
         if let Some(known) = self.keeping.index.get(&(fid, block)) {
             if known.version == version {
                 return None;
@@ -138,7 +86,11 @@ impl Cache {
         }
         let slot = match self.vacant() {
             Some(slot) => slot,
-            None => self.evict(weights.others, Some(used))?,
+            None => {
+                let slot = self.evict(weights.others, Some(used))?;
+                self.drives_out(true);
+                slot
+            }
         };
         let kept = Kept {
             version,
@@ -152,43 +104,6 @@ impl Cache {
         self.keeping.order.insert((used, slot));
         self.check();
         Some(slot)
-    }
-
-    /// A slot, of the block that is worth least; `than`: only if it lay unused since before that.
-    pub(super) fn evict(&mut self, weight: u32, than: Option<Time>) -> Option<Slot> {
-        let age = |used: Time, weight: u64| self.now.saturating_sub(used).saturating_mul(weight);
-        let own = (self.oldest != NONE).then(|| {
-            let entry = &self.entries[self.oldest as usize];
-            let weight = if entry.copied {
-                u64::from(weight)
-            } else {
-                WHOLE
-            };
-            (age(entry.used, weight), self.oldest)
-        });
-        let kept = self.keeping.order.first();
-        let kept = kept.map(|(used, slot)| (age(*used, WHOLE), *slot));
-        let least = than.map_or(0, |used| age(used, WHOLE));
-        let older = |found: &(u64, Slot)| than.is_none() || found.0 > least;
-        match (own.filter(older), kept.filter(older)) {
-            (own, Some(kept)) if own.is_none_or(|own| kept.0 >= own.0) => {
-                self.unkeep(self.entries[kept.1 as usize].key);
-                Some(kept.1)
-            }
-            (Some((_, slot)), _) => {
-                self.unlist(slot);
-                self.index.remove(&self.entries[slot as usize].key);
-                Some(slot)
-            }
-            (None, _) => None,
-        }
-    }
-
-    /// Makes room for an own block.
-    pub(super) fn evict_for_own(&mut self) -> Option<Slot> {
-        let weight = self.keeping.weights.map_or(16, |weights| weights.own);
-        self.keeping.driven += u32::from(self.keeping.weights.is_some());
-        self.evict(weight, None)
     }
 
     fn unkeep(&mut self, key: (Fid, u64)) -> Option<Slot> {
@@ -218,117 +133,57 @@ impl Cache {
         dropped
     }
 
-    /// Another client has a copy of a block: one that is kept here goes before all others.
-    pub(crate) fn set_copied(&mut self, slot: Slot) {
+    /// A kept block goes.
+    pub(super) fn give_up_kept(&mut self, slot: Slot) {
+        self.goes_now(slot);
+        self.unkeep(self.entries[slot as usize].key);
+    }
+
+    pub(super) fn kept_by_use(&self) -> &BTreeSet<(Time, Slot)> {
+        &self.keeping.order
+    }
+
+    pub(super) fn oldest_kept(&self) -> Option<Slot> {
+        self.keeping.order.first().map(|(_, slot)| *slot)
+    }
+
+    /// The version of the kept block in a slot, and how often it may be handed on.
+    pub(super) fn kept_at(&self, slot: Slot) -> Option<(u64, u8)> {
+        let kept = self.keeping.index.get(&self.entries[slot as usize].key)?;
+        (kept.slot == slot).then_some((kept.version, kept.chances))
+    }
+
+    /// A kept block that another client has now goes before all others; false: it is none.
+    pub(super) fn keep_no_longer(&mut self, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
-        entry.copied = true;
-        if self.keeping.order.remove(&(entry.used, slot)) {
+        let is_kept = self.keeping.order.remove(&(entry.used, slot));
+        if is_kept {
             entry.used = 0;
             self.keeping.order.insert((0, slot));
         }
+        is_kept
     }
 
     /// How many blocks fit that drive out nothing, and since when the block lies unused that goes
     /// for one of others.
     pub(crate) fn spare(&self) -> (u32, Option<Time>) {
-        let Some(weights) = self.keeping.weights else {
+        let Some(weights) = self.worth.weights else {
             return (0, None);
         };
         let here = (self.index.len() + self.keeping.index.len()) as u32;
         let free = self.bearable().saturating_sub(here);
-        let own = (self.oldest != NONE).then(|| {
-            let entry = &self.entries[self.oldest as usize];
-            let weight = if entry.copied {
-                weights.others.into()
-            } else {
-                WHOLE
-            };
-            let age = self.now.saturating_sub(entry.used).saturating_mul(weight) / WHOLE;
-            self.now.saturating_sub(age)
-        });
+        let own = self.own_that_goes(weights.others);
+        let own = own.map(|(age, _)| self.now.saturating_sub(age / WHOLE));
         let kept = self.keeping.order.first().map(|(used, _)| *used);
         (free, own.into_iter().chain(kept).min())
-    }
-
-    /// The blocks that go next and were not said to leave, if they are worth a message.
-    pub(crate) fn leaving(&mut self, most: usize) -> Vec<Goes> {
-        let ahead = (self.limit / AHEAD_PART).clamp(2, AHEAD_MOST);
-        let due = ahead.saturating_sub(self.keeping.said);
-        let due = due.min(self.keeping.driven).min(most as u32);
-        let mut goes = Vec::new();
-        if self.keeping.weights.is_none() || due < WORTH_SAYING.min(ahead).max(1) {
-            return goes;
-        }
-        self.keeping.driven = 0;
-        self.kept_that_go(due, &mut goes);
-        while let Some(slot) = self.keeping.next
-            && goes.len() < due as usize
-        {
-            let entry = &mut self.entries[slot as usize];
-            entry.said = true;
-            let (fid, block) = entry.key;
-            let used = entry.used;
-            self.keeping.next = (entry.newer != NONE).then_some(entry.newer);
-            self.keeping.said += 1;
-            goes.push(Goes {
-                fid,
-                block,
-                used,
-                kept: None,
-            });
-        }
-        goes
-    }
-
-    /// Kept blocks that are older than the own ones go with these.
-    fn kept_that_go(&mut self, due: u32, goes: &mut Vec<Goes>) {
-        let own = (self.oldest != NONE).then(|| self.entries[self.oldest as usize].used);
-        let older = self.keeping.order.iter().take(2 * due as usize);
-        let older = older.take_while(|(used, _)| own.is_none_or(|own| *used <= own));
-        let older: Vec<(Time, Slot)> = older.copied().collect();
-        for (used, slot) in older {
-            let entry = &mut self.entries[slot as usize];
-            let (fid, block) = entry.key;
-            let Some(kept) = self.keeping.index.get(&entry.key) else {
-                continue;
-            };
-            if goes.len() == due as usize {
-                return;
-            }
-            if kept.chances > 0 && !core::mem::replace(&mut entry.said, true) {
-                let kept = Some((kept.version, kept.chances));
-                goes.push(Goes {
-                    fid,
-                    block,
-                    used,
-                    kept,
-                });
-            }
-        }
-    }
-
-    /// A block leaves the list of clean blocks.
-    pub(super) fn forget_saying(&mut self, slot: Slot) {
-        let entry = &mut self.entries[slot as usize];
-        if core::mem::take(&mut entry.said) {
-            self.keeping.said -= 1;
-        }
-        if self.keeping.next == Some(slot) {
-            self.keeping.next = (entry.newer != NONE).then_some(entry.newer);
-        }
-    }
-
-    /// A block is now the one used last.
-    pub(super) fn await_saying(&mut self, slot: Slot) {
-        if self.keeping.next.is_none() {
-            self.keeping.next = Some(slot);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Weights;
     use super::*;
+    use alloc::vec::Vec;
 
     const OWN: u32 = 32;
     const OTHERS: u32 = 1024;
@@ -385,6 +240,82 @@ mod tests {
         assert_eq!(cache.find_kept(other, 0, 1), Some(slot));
         assert_eq!(cache.take(fid, 13, BlockState::Clean), Some(slot));
         assert_eq!((cache.kept(), cache.used()), (0, 4));
+    }
+
+    #[test]
+    fn copies_make_room_before_last_copies_that_are_older_whoever_these_are_for() {
+        let (mut cache, fid) = cache(6, 4);
+        let other = Fid::root(2);
+        cache.keep((other, 0, 1), 90, 1).expect("there is room");
+        cache.keep((other, 1, 1), 91, 1).expect("there is room");
+        // The youngest but one of the own blocks is a copy; all others are last copies.
+        let (copy, _) = cache.find(fid, 2).expect("it is here");
+        cache.set_copied(copy);
+        cache.set_now(120);
+        assert_eq!(cache.take(fid, 10, BlockState::Clean), Some(copy));
+        cache.take(fid, 11, BlockState::Clean).expect("a slot");
+        assert_eq!(cache.find_kept(other, 0, 1), None, "no copy is left");
+        // A copy that was used lately is worth more than a last copy that lies there for long.
+        let (copy, _) = cache.find(fid, 3).expect("it is here");
+        cache.touch(copy);
+        cache.set_copied(copy);
+        cache.take(fid, 12, BlockState::Clean).expect("a slot");
+        assert_eq!(
+            (cache.kept(), cache.find(fid, 3)),
+            (0, Some((copy, BlockState::Clean)))
+        );
+        // Without policy all own blocks are given up in the order of their last use.
+        cache.set_weights(None);
+        let mut last_use = Vec::new();
+        for block in 20..26 {
+            let oldest = cache.oldest();
+            last_use.extend(oldest);
+            cache.set_now(200 + block);
+            cache.take(fid, block, BlockState::Clean).expect("a slot");
+        }
+        assert_eq!(last_use, [100, 101, 120, 120, 120, 120]);
+    }
+
+    #[test]
+    fn a_copy_is_worth_as_much_as_a_last_copy_when_no_other_client_has_it_any_more() {
+        let (mut cache, fid) = cache(3, 3);
+        for block in [1, 2] {
+            let (slot, _) = cache.find(fid, block).expect("it is here");
+            cache.set_copied(slot);
+        }
+        cache.is_last(fid, 1);
+        cache.set_now(1_000);
+        cache.take(fid, 10, BlockState::Clean).expect("a slot");
+        assert_eq!(cache.find(fid, 2), None, "the copy goes");
+        assert!(cache.find(fid, 0).is_some() && cache.find(fid, 1).is_some());
+    }
+
+    #[test]
+    fn each_block_that_goes_is_said_once() {
+        let (mut cache, fid) = cache(1024, 1024);
+        let (mut said, mut now) = (Vec::new(), 5_000);
+        // Copies, which were used last and were not said, make room for blocks of others first.
+        for block in 512..1024 {
+            let (slot, _) = cache.find(fid, block).expect("it is here");
+            cache.set_copied(slot);
+        }
+        for block in 0..1024 {
+            now += 10;
+            cache.set_now(now);
+            cache.keep((Fid::root(2), block, 1), now - 1, 1);
+            said.extend(cache.leaving(256).iter().map(|goes| (goes.fid, goes.block)));
+        }
+        let here = |key: &(Fid, u64)| cache.find(key.0, key.1).is_some();
+        let gone = (0..1024).filter(|block| !here(&(fid, *block))).count();
+        let told = said.iter().filter(|key| !here(key)).count();
+        assert!(
+            gone >= 256 && told + 32 >= gone,
+            "{gone} went, {told} were said"
+        );
+        let all = said.len();
+        said.sort_unstable();
+        said.dedup();
+        assert_eq!(said.len(), all, "none is said twice");
     }
 
     #[test]
