@@ -40,6 +40,7 @@ mod exact;
 mod exact_names;
 mod excl;
 mod far;
+mod fleet;
 mod flood;
 mod given;
 mod harness;

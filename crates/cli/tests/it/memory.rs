@@ -2,85 +2,14 @@
 //! memory that a program wants goes back to it at once.
 
 use crate::harness::cell::CellOptions;
+use crate::harness::group::Group;
 use crate::harness::process::{Proc, run_within};
 use crate::harness::status::{resident_mib, status};
-use crate::harness::{Cell, Mount, Random, eventually, real_system, skipped, text};
+use crate::harness::{Cell, Mount, Random, eventually, real_system, text};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// A control group of version 1 or 2 with so much memory; gone when it is dropped.
-struct Group {
-    dir: PathBuf,
-    limit: &'static str,
-}
-
-impl Group {
-    fn new(test: &str, mib: u64) -> Option<Self> {
-        let name = format!("ariel-{test}-{}", std::process::id());
-        let places = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
-        for (root, limit) in places {
-            let dir = Path::new(root).join(&name);
-            if fs::create_dir(&dir).is_err() {
-                continue;
-            }
-            let group = Self { dir, limit };
-            if fs::write(group.dir.join(limit), (mib << 20).to_string()).is_ok() {
-                // No test is about swap.
-                let _ = fs::write(group.dir.join("memory.swap.max"), "0");
-                return Some(group);
-            }
-        }
-        skipped(test, "no control group with a limit of memory can be made");
-        None
-    }
-
-    /// The words that make a program start in it.
-    fn words(&self) -> [String; 4] {
-        let procs = self.dir.join("cgroup.procs");
-        let line = format!("echo $$ > {} && exec \"$@\"", procs.display());
-        ["sh".into(), "-c".into(), line, "sh".into()]
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let [shell, words @ ..] = self.words();
-        let mut command = Command::new(shell);
-        command.args(words).arg(program);
-        command
-    }
-
-    fn mount(&self, cell: &Cell) -> Mount {
-        let words = self.words();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Mount::start_by(cell, &words)
-    }
-
-    /// How many of its processes were killed for want of memory.
-    fn killed(&self) -> u64 {
-        let file = match self.limit {
-            "memory.max" => "memory.events",
-            _ => "memory.oom_control",
-        };
-        let told = fs::read_to_string(self.dir.join(file)).unwrap();
-        let line = told.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        line.unwrap().trim().parse().unwrap()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Its processes have ended; the kernel may need a moment to notice.
-        eventually(Duration::from_secs(10), || {
-            fs::remove_dir(&self.dir).is_ok()
-        });
-    }
-}
 
 fn start(test: &str, mib: u64) -> Option<(Cell, Group)> {
     if !real_system(test) {

@@ -3,6 +3,7 @@
 pub mod cell;
 #[path = "../../../src/child.rs"]
 mod child;
+pub mod group;
 pub mod image;
 pub mod machines;
 pub mod mount;
@@ -12,6 +13,7 @@ pub mod process;
 pub mod record;
 pub mod rerun;
 pub mod scratch;
+pub mod slow_disk;
 pub mod starts;
 pub mod status;
 pub mod stuck;
