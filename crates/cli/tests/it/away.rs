@@ -2,8 +2,9 @@
 //! way is made once or not at all, and nothing of it is left.
 
 use crate::harness::process::{Proc, run, stacks, system_python};
-use crate::harness::status::status;
+use crate::harness::status::{counts, status};
 use crate::harness::{Cell, Mount, ariel, eventually, has_uring, names, real_system, text};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -244,6 +245,37 @@ fn programs_that_wait_for_a_killed_server_can_be_killed() {
     for transport in transports("away-killed") {
         kill_all("away-killed", transport, Cell::kill9, Cell::start_server);
     }
+}
+
+/// Linux asks the daemon about each descriptor for writing that the new process closes before it
+/// runs its program: a daemon that asked the server about it would hold up every start.
+#[test]
+fn a_program_with_files_open_starts_others_without_a_server() {
+    if !real_system("away-starts") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("away-starts") else {
+        return;
+    };
+    let other = cell.mount();
+    let shared = make(&other.join("d"));
+    let mount = cell.mount();
+    // The file is in use at both mounts, as are its locks.
+    flock(&shared, FlockOperation::LockShared).unwrap();
+    let before = "import subprocess\nfd = os.open(d + '/w', os.O_RDWR)\n\
+                  fcntl.flock(fd, fcntl.LOCK_SH)\nfcntl.lockf(fd, fcntl.LOCK_EX, 2)";
+    let call = "subprocess.run(['/bin/true'], check=True)";
+    let mut program = Program::start(&mount.join("d"), ("starts", before, call));
+    let closes = || {
+        let counts = counts(&status(mount.path()), &["fuse", "requests"]);
+        counts.get("FLUSH").copied().unwrap_or(0)
+    };
+    let before = closes();
+    cell.stand();
+    program.go();
+    assert_eq!(program.hear(), "done");
+    assert!(closes() > before, "nothing was closed");
+    cell.go_on();
 }
 
 /// A program whose handler takes SIGALRM after a while.

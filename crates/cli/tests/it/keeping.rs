@@ -5,7 +5,6 @@ use crate::harness::process::{ariel, run, text};
 use crate::harness::status::status;
 use crate::harness::{Cell, Mount, eventually};
 use crate::lending::{bytes, cell, figure, forget, lending, put, server_sent};
-use rustix::process::Signal;
 use std::fs;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -112,11 +111,11 @@ fn machines_that_keep_blocks_may_die_stop_or_lose_their_server() {
     await_kept(&mounts[3], 256);
     mounts.remove(1).kill9();
     let (stopped, keeper) = (1, 2);
-    mounts[stopped].daemon().signal(Signal::STOP);
+    mounts[stopped].stand();
     let began = Instant::now();
     pass(&cell, &mounts[0]);
     let took = began.elapsed();
-    mounts[stopped].daemon().signal(Signal::CONT);
+    mounts[stopped].go_on();
     println!("read beside a dead and a stopped machine in {took:?}");
     assert!(took < Duration::from_secs(30), "{took:?}");
     // A version of before the restart names nothing any more.

@@ -4,6 +4,7 @@ pub mod cell;
 #[path = "../../../src/child.rs"]
 mod child;
 pub mod group;
+pub mod holder;
 pub mod image;
 pub mod machines;
 pub mod mount;

@@ -2,7 +2,7 @@
 //! test fails.
 
 use super::cell::{Cell, first_line};
-use super::process::{Proc, ariel, ariel_named_by, run, text};
+use super::process::{Proc, ariel, ariel_named_by, run, stop, text};
 use super::starts::closed_is_closed;
 use super::watchdog::WatchId;
 use super::{OF_ALL_MOUNTS, eventually, local, said, scratch, switch};
@@ -157,6 +157,25 @@ impl Mount {
         self.daemon.as_mut().expect("a real mount has a daemon")
     }
 
+    /// Stops the daemon until [`Mount::go_on`]; when this returns all its threads stand. Nothing
+    /// of the mount may be open in the test's own process: see [`super::holder`].
+    pub fn stand(&mut self) {
+        let open = open_here(&self.point);
+        assert!(
+            open.is_empty(),
+            "each process that a test starts would wait for the stopped daemon: {open:?} are open"
+        );
+        let daemon = self.daemon();
+        // Tells the judge of hangs, too.
+        daemon.signal(Signal::STOP);
+        stop(daemon.child().id());
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self) {
+        self.daemon().signal(Signal::CONT);
+    }
+
     /// For a mount that has ended by itself: there is nothing to unmount any more.
     pub fn forget(mut self) {
         self.daemon = None;
@@ -232,6 +251,14 @@ impl Drop for Mount {
             panic!("{}: {why}\n{}", self.point.display(), self.log());
         }
     }
+}
+
+/// The files of a mount that this process has open.
+fn open_here(point: &Path) -> Vec<PathBuf> {
+    let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    // One that was closed meanwhile is not open.
+    let files = own.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    files.filter(|file| file.starts_with(point)).collect()
 }
 
 /// Is nobody behind a mount? Only an answer of the kernel itself says so: it still shows its cache.
