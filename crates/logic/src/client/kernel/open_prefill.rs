@@ -26,7 +26,10 @@ impl Client {
         cached: bool,
     ) {
         let bytes = match cached {
-            true => self.give_at_open(step, fid, caller),
+            true => {
+                self.walk_passed(fid);
+                self.give_at_open(step, fid, caller)
+            }
             false => {
                 // A descriptor that bypasses the pages makes the kernel drop them.
                 self.node(fid).kernel.given = false;

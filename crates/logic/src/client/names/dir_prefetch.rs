@@ -26,6 +26,9 @@ const UNUSED_MAX: u32 = 2048;
 const UNUSED_MAX_PER_DIR: u32 = 256;
 /// Entries that may come in vain for each that is used.
 const UNUSED_PER_USED: u32 = 2;
+/// After so many files whose pages the kernel had, a program walks over what is here already: the
+/// objects that had to be asked for before tell nothing of the next ones.
+const PASSED_MAX: u32 = 16;
 /// For so many entries counts an answer without any that was not known.
 const EMPTY_REPLY_COST: u32 = 8;
 /// Most objects that are kept without the kernel knowing them, and how long.
@@ -44,6 +47,8 @@ struct Walk {
     asked: bool,
     /// Objects that had to be asked for since the last such question.
     misses: u32,
+    /// Files that were opened since the last of them, whose pages the kernel may have.
+    passed: u32,
     /// When the last step was made.
     last: Time,
     /// Others change the directory: until then nothing is asked for.
@@ -121,6 +126,9 @@ impl Client {
         };
         self.walks.earn(1);
         let walk = self.walks.step((step.now, self.options.walk_pause_ns), dir);
+        if core::mem::take(&mut walk.passed) > PASSED_MAX {
+            walk.misses = 0;
+        }
         walk.misses += 1;
         if walk.misses >= patience {
             self.prefetch(step, dir, caller);
@@ -131,6 +139,15 @@ impl Client {
     pub(crate) fn walk_missed_file(&mut self, step: &mut Step<'_>, fid: Fid, caller: &Caller) {
         if let Some(dir) = self.nodes.get(&fid).and_then(|node| node.parent) {
             self.walk_missed(step, dir, caller);
+        }
+    }
+
+    /// A file is opened: it may be one of which nothing need come.
+    pub(crate) fn walk_passed(&mut self, fid: Fid) {
+        let node = self.nodes.get(&fid).filter(|node| node.kernel.has_pages());
+        let dir = node.and_then(|node| node.parent);
+        if let Some(walk) = dir.and_then(|dir| self.walks.dirs.get_mut(&dir)) {
+            walk.passed += 1;
         }
     }
 
