@@ -209,6 +209,7 @@ pub(crate) fn mount_status(mount: &Mount, kept: &str, point: &Path) -> Value {
             },
             "features": mount.features(),
             "requests": counts(&mount.fuse_counters()),
+            "told": counts(&mount.told()),
         },
         "sent": counts(&counters.sent),
         "received": counts(&counters.received),

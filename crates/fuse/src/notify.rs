@@ -146,6 +146,9 @@ pub struct NotifyCounters {
     pub completed: AtomicU64,
     /// Inode notifications written.
     pub inode: AtomicU64,
+    /// Those of them that took a range of pages. The listing that goes with a directory's names is
+    /// none.
+    pub pages: AtomicU64,
     /// Entry notifications written.
     pub entry: AtomicU64,
     /// Epoch notifications written.
@@ -164,6 +167,24 @@ pub struct NotifyCounters {
     pub young_retries: AtomicU64,
     /// Notifications the kernel refused.
     pub failed: AtomicU64,
+}
+
+impl NotifyCounters {
+    /// How many there were, by what the kernel was told to drop or was given.
+    #[must_use]
+    pub fn told(&self) -> [(&'static str, u64); 7] {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let pages = count(&self.pages);
+        [
+            ("pages", pages),
+            ("attributes", count(&self.inode).saturating_sub(pages)),
+            ("name", count(&self.entry)),
+            ("all_names", count(&self.epoch)),
+            ("unused", count(&self.unused)),
+            ("size", count(&self.grown)),
+            ("given", count(&self.given)),
+        ]
+    }
 }
 
 /// Writes notifications. Clones share everything.

@@ -4,7 +4,7 @@ use super::table::Kind::{Counter, Gauge};
 use super::table::{Metric, family, one};
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 42] = [
+pub(super) const MOUNT: [Metric; 43] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -234,6 +234,12 @@ pub(super) const MOUNT: [Metric; 42] = [
         Counter,
         ("/fuse/requests", "kind"),
         "Requests of the kernel, by kind",
+    ),
+    family(
+        "ariel_mount_told_kernel",
+        Counter,
+        ("/fuse/told", "kind"),
+        "Notifications to the kernel, by what it drops or is given",
     ),
     family(
         "ariel_mount_sent_messages",

@@ -391,6 +391,12 @@ impl Mount {
         self.session.counters().snapshot().into_iter().collect()
     }
 
+    /// Notifications to the kernel so far, by what it was told to drop or was given.
+    #[must_use]
+    pub fn told(&self) -> Vec<(&'static str, u64)> {
+        self.session.notifier().counters().told().into()
+    }
+
     /// How long it took to answer requests of the kernel, by kind.
     #[must_use]
     pub fn answers(&self) -> Vec<(&'static str, Reading)> {

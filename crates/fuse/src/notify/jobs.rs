@@ -102,7 +102,12 @@ impl Inner {
         for &(offset, len) in ranges {
             loop {
                 match self.inval_inode(nodeid, offset, len) {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        if offset >= 0 {
+                            count(&self.counters.pages);
+                        }
+                        break;
+                    }
                     Err(Errno::NOENT) if !known() => break,
                     Err(Errno::NOENT) if begin.elapsed() < YOUNG_WAIT => {
                         count(&self.counters.young_retries);
