@@ -8,12 +8,14 @@
 //! other, but for a greeting, its answer and the end of a session. (A message that comes twice is
 //! more than TCP does: it stands for one that was said again on the next connection.)
 
-use crate::atlas::Ways;
+mod held;
+
 use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::inject::Strike;
 use crate::question::Question;
 use crate::world::{NOBODY, World};
+use held::Held;
 use logic::client;
 use logic::server::Conn;
 use std::cell::{Cell, RefCell};
@@ -75,6 +77,7 @@ pub(crate) struct Network {
     sides: RefCell<BTreeMap<Conn, usize>>,
     /// Connections that the server has ended: it hears nothing more from them.
     closed: RefCell<BTreeSet<Conn>>,
+    held: Held,
     last_conn: Cell<Conn>,
     pub(crate) messages: Cell<u64>,
 }
@@ -264,15 +267,6 @@ impl Network {
         self.owners.borrow_mut().retain(|conn, _| !is_there(conn));
     }
 
-    /// Nothing gets through on these ways for a while.
-    pub(crate) fn silence(&self, world: &World, host: u32, (ways, ns): (Ways, Time)) {
-        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
-            for (until, _) in link.silent_until.iter_mut().zip(ways).filter(|(_, on)| *on) {
-                *until = (*until).max(world.sched.now() + ns);
-            }
-        }
-    }
-
     /// The link breaks and stays so for a while.
     pub(crate) fn cut(&self, world: &Rc<World>, host: u32, ns: Time) {
         if let Some(link) = self.links.borrow_mut().get_mut(&host) {
@@ -351,19 +345,6 @@ impl Network {
         });
     }
 
-    /// Has it arrive then, or when its way is silent no more: TCP sends it again.
-    fn at(world: &Rc<World>, (host, way): (u32, usize), at: Time, arrive: impl FnOnce() + 'static) {
-        let then = Rc::clone(world);
-        world.sched.at(at, move || {
-            let until = then.net.silent_until(host, way);
-            if until > then.sched.now() {
-                Self::at(&then, (host, way), until, arrive);
-            } else {
-                arrive();
-            }
-        });
-    }
-
     /// Has the server ended this connection?
     pub(crate) fn is_closed(&self, conn: Conn) -> bool {
         self.closed.borrow().contains(&conn)
@@ -376,11 +357,6 @@ impl Network {
 
     fn is_open(&self, conn: Conn) -> bool {
         self.owners.borrow().contains_key(&conn)
-    }
-
-    fn silent_until(&self, host: u32, way: usize) -> Time {
-        let links = self.links.borrow();
-        links.get(&host).map_or(0, |link| link.silent_until[way])
     }
 
     fn arrived(&self, host: u32, answered: Option<Question>) {
