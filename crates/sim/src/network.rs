@@ -5,7 +5,8 @@
 //! through while a link is silent arrives when that is over, unless the connection has been given
 //! up meanwhile. Messages under way when a connection ends are lost, and where the seed says so
 //! connections end at any message. Short messages overtake long ones, and in half of the worlds any
-//! other, but for a greeting, its answer and the end of a session. (A message that comes twice is
+//! other, but for a greeting, its answer and the end of a session; nor does an answer to a look
+//! overtake one to a change, which is short and may be what is seen. (A message that comes twice is
 //! more than TCP does: it stands for one that was said again on the next connection.)
 
 mod held;
@@ -42,6 +43,8 @@ struct Link {
     lost_at: Option<Time>,
     /// Nothing arrives before what must not be overtaken.
     floor: [Time; 2],
+    /// When the last answer to a change arrives.
+    changed: Time,
     /// When the last message of this way arrives: of the short ones, and of the long ones.
     last: [[Time; 2]; 2],
     wants: bool,
@@ -94,6 +97,8 @@ struct Travel {
     /// Nothing overtakes it; `behind`: nor does it overtake anything.
     keeps: bool,
     behind: bool,
+    /// It answers a change (true), or a look, which may show such a change.
+    answers: Option<bool>,
     /// The question that it is, or answers.
     question: Option<Question>,
 }
@@ -219,7 +224,7 @@ impl Network {
                 return;
             };
             let Some(conn) = link.conn.take() else { return };
-            link.floor = [0; 2];
+            (link.floor, link.changed) = ([0; 2], 0);
             (conn, link.silent_until[TO_SERVER])
         };
         self.owners.borrow_mut().remove(&conn);
@@ -304,6 +309,7 @@ impl Network {
             long: together || !beside.units.is_empty(),
             keeps,
             behind: keeps,
+            answers: None,
             question: Question::answered(&beside.message),
         };
         each(self.arrivals(world, host, travel), beside, |at, beside| {
@@ -324,11 +330,16 @@ impl Network {
             return;
         };
         let last = matches!(beside.message, ToClient::Lost);
+        let answers = match &beside.message {
+            ToClient::Reply { reply, .. } => Some(reply.logged.is_some()),
+            _ => None,
+        };
         let travel = Travel {
             way: TO_CLIENT,
             long: !beside.units.is_empty(),
             keeps: last || matches!(beside.message, ToClient::Welcome(_)),
             behind: last,
+            answers,
             question: Question::asked(&beside.message),
         };
         each(self.arrivals(world, host, travel), beside, |at, beside| {
@@ -402,6 +413,7 @@ impl Network {
             long,
             keeps,
             behind,
+            answers,
             ..
         } = travel;
         self.messages.set(self.messages.get() + 1);
@@ -440,6 +452,11 @@ impl Network {
                 at = at.max(last[0].max(last[1]) + 1);
             } else if !weather.overtakes {
                 at = at.max(last[usize::from(long)] + 1);
+            }
+            match answers {
+                Some(true) => link.changed = link.changed.max(at),
+                Some(false) => at = at.max(link.changed + 1),
+                None => {}
             }
             if at < last[0].max(last[1]) {
                 world.meet(Rare::MessageOvertaken.bit());
