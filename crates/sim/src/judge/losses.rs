@@ -22,7 +22,10 @@ pub(super) fn stable(case: &Case<'_>, change: &Change, fid: Fid, lost: u64) -> b
 pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
     let changes = case.history.changes.borrow();
     let absences = case.history.absences.borrow();
-    for &(host, moment) in case.history.losses.borrow().iter() {
+    let losses = case.history.losses.borrow();
+    for &(host, moment) in losses.iter() {
+        let lost = losses.iter().filter(|(_, at)| *at <= moment);
+        let lost: BTreeSet<u32> = lost.map(|(host, _)| *host).collect();
         let mut hurt: BTreeSet<Value> = BTreeSet::new();
         for change in changes
             .iter()
@@ -59,7 +62,7 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
                 Act::Put(value) | Act::Raise(value) => Some(value),
                 _ => None,
             }));
-            before.extend(brought(case, &value, host));
+            before.extend(brought(case, &value, &lost));
             before.sort_unstable();
             before.dedup();
             let before = Rc::new(before);
@@ -73,16 +76,22 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
     }
 }
 
-/// The sizes that the disk has had by what this machine brought to it: of a write of several blocks
-/// that was under way, the first ones may be there, and the others are lost.
-fn brought<'a>(case: &'a Case<'_>, value: &Value, host: u32) -> impl Iterator<Item = u64> + 'a {
+/// The sizes that the disk has had by what lost machines brought to it: of a write of several
+/// blocks that was under way, the first ones may be there, and the others are lost. A size that one
+/// of them has left is one to which the next one may fall back.
+fn brought<'a>(
+    case: &'a Case<'_>,
+    value: &Value,
+    lost: &'a BTreeSet<u32>,
+) -> impl Iterator<Item = u64> + 'a {
     let of = match value {
         Value::Size(fid) => Some(*fid),
         _ => None,
     };
     let own = move |applied: &&Applied| {
         let session = applied.origin.map_or(0, |origin| origin.session);
-        case.sessions.get(&session) == Some(&host)
+        let host = case.sessions.get(&session);
+        host.is_some_and(|host| lost.contains(host))
     };
     let own = case.applied.iter().filter(own);
     own.filter_map(move |applied| match (&applied.op, &applied.outcome) {
