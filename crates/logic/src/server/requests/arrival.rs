@@ -71,7 +71,7 @@ impl Server {
     /// An answer that is given again. Its grants may have been taken back since, so it grants
     /// nothing; but it says up to which epoch the client was granted something: else the client
     /// could never give that back if the first answer was lost.
-    fn again(&self, id: SessionId, mut reply: Reply) -> Reply {
+    pub(crate) fn again(&self, id: SessionId, mut reply: Reply) -> Reply {
         reply.grants.retain_mut(|grant| {
             let held = self
                 .holder(id, grant.fid)

@@ -103,6 +103,20 @@ impl Server {
             }),
         );
         self.say_lend(step, id);
+        self.answer_again(step, id);
+    }
+
+    /// Says all answers to changes again that may have been lost with the last connection. A look
+    /// of the client may show such a change, and be here before the change's repetition, if that is
+    /// long. When the power has failed, a client asks again only for changes that were answered.
+    pub(crate) fn answer_again(&mut self, step: &mut Step<'_>, id: SessionId) {
+        let session = self.sessions.get(&id);
+        let there = session.filter(|session| session.reasserted && session.away.is_none());
+        let answers = there.map(|session| session.answers.clone());
+        for (request, reply) in answers.into_iter().flatten() {
+            let reply = self.again(id, reply);
+            self.reply(step, (id, request), reply, 0);
+        }
     }
 
     /// A session begins with its first word that is no greeting, and is remembered from then on.

@@ -96,6 +96,9 @@ impl Server {
             unlocked,
         };
         self.send(step, id, said);
+        if all && awaited {
+            self.answer_again(step, id);
+        }
         if all {
             self.go_on_back(step, id);
             self.no_longer_missing(step, id);
