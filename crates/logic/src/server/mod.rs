@@ -67,6 +67,9 @@ pub struct Server {
     left: Vec<Place>,
     /// Sessions and objects of which the disk may have to note something new, since this step.
     held: Vec<(SessionId, Fid)>,
+    /// Silent clients from which something was taken in this step; the rest that others wait for is
+    /// taken at its end.
+    taken_from: BTreeSet<SessionId>,
     /// Objects that somebody may hold Exclusive: all that somebody does, and hardly more.
     exclusive: BTreeSet<Fid>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
@@ -147,6 +150,7 @@ impl Server {
             redo: requests::replay::Redo::default(),
             left: Vec::new(),
             held: Vec::new(),
+            taken_from: BTreeSet::new(),
             exclusive: BTreeSet::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
@@ -213,6 +217,7 @@ impl Server {
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
+        self.take_rest(step);
         self.keep_schedules(step);
         self.look_at_fresh(now);
         self.tell_fresh(step);

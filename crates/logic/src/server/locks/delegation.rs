@@ -153,7 +153,7 @@ impl Server {
         }
         let heard = self.sessions.get(&holder).map(|holder| holder.heard);
         if heard.is_some_and(|heard| step.now > heard + self.options.lease_ns) {
-            self.take_locks(step, holder, fid);
+            self.take_locks_first(step, holder, fid);
             return self.waits_for_delegation(step, (session, request), fid);
         }
         file.behind.push((session, request.clone()));

@@ -160,7 +160,7 @@ impl Server {
         for id in self.locks.holders(fid, session, lock) {
             let heard = self.sessions.get(&id).map_or(step.now, |other| other.heard);
             if id != session && step.now > heard + self.options.lease_ns {
-                self.take_locks(step, id, fid);
+                self.take_locks_first(step, id, fid);
             }
         }
     }

@@ -72,6 +72,15 @@ impl Server {
         }
     }
 
+    /// Takes what else others wait for of the clients from which something was taken in this step.
+    /// The greeting of such a client gives it another lease, and questions from before would wait
+    /// for that one, too.
+    pub(crate) fn take_rest(&mut self, step: &mut Step<'_>) {
+        while let Some(id) = self.taken_from.pop_first() {
+            self.take_wanted(step, id);
+        }
+    }
+
     /// Takes all that a client has said to hold in the time after a restart: not all of it came, or
     /// it cannot be.
     pub(crate) fn take_all(&mut self, step: &mut Step<'_>, id: SessionId) {
@@ -112,6 +121,7 @@ impl Server {
             let fids: Vec<Fid> = held.take(left).copied().collect();
             if !fids.is_empty() {
                 self.go_away(step, id, false);
+                self.taken_from.insert(id);
             }
             left -= fids.len();
             for fid in fids {
@@ -122,6 +132,12 @@ impl Server {
             }
         }
         false
+    }
+
+    /// As [`Self::take_locks`], before it is the turn of the silent client's other things.
+    pub(crate) fn take_locks_first(&mut self, step: &mut Step<'_>, id: SessionId, fid: Fid) {
+        self.take_locks(step, id, fid);
+        self.taken_from.insert(id);
     }
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
