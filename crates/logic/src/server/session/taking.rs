@@ -205,13 +205,16 @@ impl Server {
         let own: Vec<_> = own
             .map(|(seq, waiting)| (*seq, waiting.request.id))
             .collect();
+        // None of them is to be done in place of another one that goes before it.
+        let mut touched = BTreeSet::new();
         for (seq, request) in own {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.running.remove(&request);
             }
-            for fid in self.drop_waiting(step, seq) {
-                self.recheck(step, fid, (id, None));
-            }
+            touched.extend(self.drop_waiting(step, seq));
+        }
+        for fid in touched {
+            self.recheck(step, fid, (id, None));
         }
     }
 
