@@ -4,8 +4,7 @@
 //! about it: if its content is of the version that these bytes were made on, nobody has touched it,
 //! and everything goes on as if nothing had happened. Else they are *set aside*: a file is made
 //! beside the other one, under a name that says host and time, with the content that the file has
-//! here; the bytes that this machine never had are as they are at the server now. Calls about the
-//! file wait meanwhile.
+//! here; the bytes that this machine never had are as they are at the server now. Calls wait.
 //!
 //! Guarantees: a stranded byte is written back to the file, or is in the file beside it, or is told
 //! as lost, since nothing can be made anywhere; time alone loses none.
@@ -163,6 +162,7 @@ impl Client {
             self.strand(fid);
         }
         self.next_cleaner(step);
+        self.go_on_draining(step, fid);
         self.resolve(step, fid);
     }
 

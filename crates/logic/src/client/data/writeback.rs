@@ -147,6 +147,10 @@ impl Client {
         if !node.flush || node.sending || node.resizing > 0 || node.timing > 0 {
             return;
         }
+        if node.stranded {
+            // These bytes go where it is found that they belong, and no recall waits for that.
+            return self.go_on_draining(step, fid);
+        }
         let size = node.attr.as_ref().map(|attr| attr.size);
         let Some((first, slots)) = self.batch(fid) else {
             self.node(fid).flush = false;

@@ -288,11 +288,13 @@ impl Client {
             }
             Phase::Dropping(..) => {}
             Phase::Flushing => {
-                let sending = node.sending;
-                let dirty = self
-                    .cache
-                    .blocks(fid, 0)
-                    .any(|(_, _, s)| crate::client::is_dirty(s));
+                let (sending, stranded) = (node.sending, node.stranded);
+                // Nobody waits for stranded blocks: others may have to let them be set aside.
+                let dirty = !stranded
+                    && self
+                        .cache
+                        .blocks(fid, 0)
+                        .any(|(_, _, s)| crate::client::is_dirty(s));
                 let told = node.delegated == 0 || !self.owes(fid);
                 if skip != 2 && (dirty || sending || !told) {
                     return;
