@@ -67,7 +67,9 @@ impl Client {
         let announced = self.options.announced;
         let node = self.node(fid);
         let changes = node.remote_writes > 0 && node.hold(0).write;
-        let free = node.drain.is_none();
+        // The server has nobody else to wait for while the file is this client's: so neither does a
+        // recall, whose pages this read has locked, wait in a circle.
+        let free = node.drain.is_none() || node.right == Right::Exclusive;
         let mut sent = self.requests.values().map(|sent| &sent.request.op);
         let waits = announced
             && changes
