@@ -10,6 +10,12 @@ use std::thread;
 
 const SEEDS: u64 = 20_000;
 
+/// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
+const FAILED_ONCE: [u64; 15] = [
+    30_026_851, 30_036_152, 30_148_937, 30_205_483, 50_123_543, 50_130_396, 50_141_569, 50_146_142,
+    50_154_560, 50_162_603, 50_172_580, 50_195_905, 50_222_799, 60_005_243, 60_019_398,
+];
+
 /// The result of [`run_traced`].
 type Traced = (Result<Report, Failure>, Vec<String>);
 
@@ -54,6 +60,18 @@ fn twenty_thousand_worlds_show_nothing_wrong() {
     let never = |(rare, count): (Rare, u64)| (count == 0).then(|| rare.text());
     let never: Vec<&str> = all.rarities().filter_map(never).collect();
     assert!(never.is_empty(), "what never happened: {never:?}");
+}
+
+#[test]
+fn worlds_that_failed_once_show_nothing_wrong() {
+    for seed in FAILED_ONCE {
+        let outcome = run_seed(seed, &RunOptions::default());
+        assert_eq!(
+            outcome.map(|_| ()).map_err(|failure| failure.what),
+            Ok(()),
+            "seed {seed}"
+        );
+    }
 }
 
 /// The outcome and the trace of each seed.
