@@ -293,9 +293,9 @@ fn what_fits_the_memories_of_six_machines_is_read_from_there_and_not_from_a_slow
         },
         false => Size {
             files: 96,
-            cache_mib: 8,
+            cache_mib: 5,
             server_mib: 4,
-            warm: 30,
+            warm: 40,
             counted: 20,
         },
     };

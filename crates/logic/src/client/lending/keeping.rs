@@ -98,16 +98,18 @@ impl Client {
         if !shares || self.state != LinkState::Up {
             return;
         }
-        let goes = self.cache.leaving(LEAVING);
-        if goes.is_empty() {
-            return;
+        loop {
+            let goes = self.cache.leaving(LEAVING);
+            if goes.is_empty() {
+                return;
+            }
+            let blocks = self.rows(step.now, goes);
+            let spare = self.spare(step.now);
+            if let Some(sharing) = &mut self.lending.sharing {
+                sharing.said = Some(spare);
+            }
+            self.say(step, ToServer::Leaving { blocks, spare });
         }
-        let blocks = self.rows(step.now, goes);
-        let spare = self.spare(step.now);
-        if let Some(sharing) = &mut self.lending.sharing {
-            sharing.said = Some(spare);
-        }
-        self.say(step, ToServer::Leaving { blocks, spare });
     }
 
     /// Blocks in a row, each with the version under which it is here.

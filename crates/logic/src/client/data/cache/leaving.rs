@@ -85,13 +85,15 @@ impl Cache {
         if due < worth && self.leaving.gone.len() < worth as usize {
             return Vec::new();
         }
-        let gone = self.leaving.gone.len().min(most);
-        let mut goes: Vec<Goes> = self.leaving.gone.drain(..gone).collect();
-        let due = (due as usize).min(most - gone);
+        let mut goes = Vec::new();
+        let due = (due as usize).min(most);
         let for_others = due.min(self.leaving.driven_by_others as usize);
         (self.leaving.driven, self.leaving.driven_by_others) = (0, 0);
         self.say_next(weights.others, for_others, &mut goes);
         self.say_next(weights.own, due - for_others, &mut goes);
+        // Behind those that another client can still have.
+        let gone = self.leaving.gone.len().min(most - goes.len());
+        goes.extend(self.leaving.gone.drain(..gone));
         goes
     }
 
