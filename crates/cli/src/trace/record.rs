@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -23,6 +24,8 @@ use wire::limits::BLOCK_BYTES;
 
 /// The accesses of one mount, and of several, come in order but for so much.
 const DISORDER_US: u64 = 1_000_000;
+/// At the end a mount may take so long to say the rest.
+const REST: Duration = Duration::from_secs(5);
 
 /// A mount that is recorded.
 struct Recorded {
@@ -138,6 +141,10 @@ pub(super) fn record(args: &RecordArgs) -> Result<String, Failure> {
     }
     let streams = args.mounts.iter().map(|mount| ask(mount));
     let streams = streams.collect::<Result<Vec<Recorded>, Failure>>()?;
+    let ends = streams.iter().map(|one| one.lines.get_ref().try_clone());
+    let ends = ends
+        .collect::<std::io::Result<Vec<UnixStream>>>()
+        .map_err(failed)?;
     let (mut files, mut ordered) = (Files::new(args.key.as_deref()), Ordered::new(&args.out)?);
     let (send, news) = mpsc::channel();
     for (at, stream) in streams.into_iter().enumerate() {
@@ -148,7 +155,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<String, Failure> {
         "recording to {}: Ctrl-C ends it",
         args.out.display()
     ));
-    let took = take(args, &news, |from, line| {
+    let took = take((args, &ends), &news, |from, line| {
         each(&line, from, &mut files, &mut |access| ordered.push(access))
     });
     // The trace has all that came before the end, whichever that is.
@@ -227,15 +234,16 @@ fn hear(recorded: Recorded, (client, send): (u32, Sender<News>)) -> Result<(), F
     thread.map(drop).map_err(failed)
 }
 
-/// Takes what the mounts say until it is enough. How many accesses they left out.
+/// Takes the lines of the mounts: until it is enough, and then those that are on their way. How
+/// many accesses the mounts left out.
 fn take(
-    args: &RecordArgs,
+    (args, ends): (&RecordArgs, &[UnixStream]),
     news: &Receiver<News>,
     mut line_of: impl FnMut((u32, u64), Value) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let seconds = args.seconds.map(Duration::from_secs);
-    let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
-    let (mut mounts, mut missed) = (args.mounts.len(), 0);
+    let mut end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+    let (mut mounts, mut missed, mut enough) = (args.mounts.len(), 0, false);
     while mounts > 0 {
         let heard = match end {
             None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -251,7 +259,15 @@ fn take(
                 line_of((client, later_us), line)?;
             }
             Ok(News::Ended) => mounts -= 1,
-            Ok(News::Enough) | Err(_) => break,
+            _ if enough => break,
+            Ok(News::Enough) | Err(_) => {
+                // A mount whose program says that it listens no more says the rest, and ends.
+                enough = true;
+                end = Instant::now().checked_add(REST);
+                for mount in ends {
+                    let _ = mount.shutdown(Shutdown::Write);
+                }
+            }
         }
     }
     Ok(missed)

@@ -9,8 +9,9 @@
 //! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
-//! `listing`, `snapshots`, `elsewhere`) and `notices`. `nodes` says what node ids mean, `convert`
-//! holds the pure translations, `serving` and `mounted` put it all together.
+//! `listing`, `snapshots`, `elsewhere`) and `notices`. `recording` tells a listener of them,
+//! `nodes` says what node ids mean, `convert` holds the pure translations, `serving` and `mounted`
+//! put it all together.
 
 mod callers;
 mod convert;
