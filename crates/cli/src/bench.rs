@@ -1,11 +1,11 @@
 //! `ariel bench`: the command line of crate `bench`, its clock and its cell.
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Cooperation};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::trial::{self, Cell, Passage};
+use crate::trial::{self, Cell, Kind, Passage};
 use crate::{control, runtime, signals, usage};
-use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Tells, Told, Usage, Uses};
+use bench::{Figure, Fresh, Mounted, Options, Outside, Progress, Report, Tells, Told, Usage, Uses};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -31,13 +31,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
             measure((args, what), &local, mounted, (None, None, None))?
         }
         None if args.cost_of_security => cost_of_security(args, &local)?,
+        None if args.cost_of_cooperation.is_some() => cost_of_cooperation(args, &local)?,
         None => {
             let passage = match args.insecure_loopback {
                 true => Passage::Insecure,
                 false => Passage::Tls,
             };
             let (rounds, only) = (args.rounds, args.only.clone());
-            on_own_cell((args, &local), passage, (rounds, only))?
+            on_own_cell((args, &local), passage.into(), (rounds, only))?
         }
     };
     if let Some(file) = &args.json {
@@ -69,17 +70,8 @@ fn cost_of_security(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
         true => costs.filter(|name| taken(name)).collect(),
         false => args.only.clone(),
     };
-    let (mut whole, mut plain) = (Report::default(), Report::default());
-    for round in 0..args.rounds {
-        // Which of the two is first changes, as what the machine has cached does.
-        let mut both = [(&mut whole, Passage::Tls), (&mut plain, Passage::Insecure)];
-        if round % 2 == 1 {
-            both.reverse();
-        }
-        for (report, passage) in both {
-            report.add(on_own_cell((args, local), passage, (1, only.clone()))?);
-        }
-    }
+    let kinds = [Passage::Tls.into(), Passage::Insecure.into()];
+    let (whole, plain) = in_turn((args, local), kinds, &only)?;
     let named = COSTS
         .iter()
         .filter(|(name, _)| only.iter().any(|it| it == name));
@@ -87,17 +79,57 @@ fn cost_of_security(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     Ok(whole.beside(plain, "plain", &wishes))
 }
 
+/// Measures a cell whose mounts lend to each other and one whose mounts do not, a round of each in
+/// turn. Nobody has what another one misses: this is the price where cooperation brings nothing.
+fn cost_of_cooperation(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
+    let kinds = [
+        args.cost_of_cooperation.unwrap_or(Cooperation::Off),
+        Cooperation::Off,
+    ];
+    let kinds = kinds.map(|cooperation| Kind {
+        cooperation,
+        ..Passage::Tls.into()
+    });
+    let (with, without) = in_turn((args, local), kinds, &args.only)?;
+    let least = |figure: &Figure| match figure.rises {
+        true => (figure.name, 0.99),
+        false => (figure.name, 1.01),
+    };
+    let wishes: Vec<(&str, f64)> = with.figures.iter().map(least).collect();
+    Ok(with.beside(without, "off", &wishes))
+}
+
+/// Measures two kinds of cells, a round of each in turn.
+fn in_turn(
+    of: (&BenchArgs, &Path),
+    kinds: [Kind; 2],
+    only: &[String],
+) -> Result<(Report, Report), Failure> {
+    let (mut first, mut second) = (Report::default(), Report::default());
+    for round in 0..of.0.rounds {
+        // Which of the two is first changes, as what the machine has cached does.
+        let mut both = [(&mut first, kinds[0]), (&mut second, kinds[1])];
+        if round % 2 == 1 {
+            both.reverse();
+        }
+        for (report, kind) in both {
+            report.add(on_own_cell(of, kind, (1, only.to_vec()))?);
+        }
+    }
+    Ok((first, second))
+}
+
 /// Starts a server and two mounts beside the local directory, and ends them whatever comes out.
 fn on_own_cell(
     (args, local): (&BenchArgs, &Path),
-    passage: Passage,
+    kind: Kind,
     what: (u32, Vec<String>),
 ) -> Result<Report, Failure> {
     let dir = local.join(format!("ariel-bench-{}", std::process::id()));
     let transport = ["--transport".into(), args.transport.word().into()];
     let mut mounts = [transport.to_vec(), transport.to_vec()];
     mounts[1].extend(["--opens".into(), "silent".into()]);
-    let started = Cell::start(&dir, &mounts, passage);
+    let started = Cell::start(&dir, &mounts, kind);
     let cell = started.map_err(|error| {
         // The rest of the cell is of no use; a directory that is still mounted stays.
         let _ = trial::remove(&dir);

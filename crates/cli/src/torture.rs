@@ -1,10 +1,10 @@
 //! `ariel torture`: the command line of crate `torture`, its clock and its worker processes.
 
-use crate::args::{TortureArgs, TortureWorkerArgs, Victim};
+use crate::args::{Cooperation, TortureArgs, TortureWorkerArgs, Victim};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
-use crate::trial::{self, Cell, Passage, Shared};
+use crate::trial::{self, Cell, Kind, Passage, Shared};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
@@ -100,7 +100,15 @@ fn start_cell(
 ) -> Result<(Shared, Vec<PathBuf>), Failure> {
     let mut how: Vec<OsString> = vec!["--cache".into(), args.cache.to_string().into()];
     how.extend(["--transport".into(), args.transport.word().into()]);
-    let started = Cell::start(dir, &vec![how; count as usize], Passage::Tls);
+    let kind = Kind {
+        passage: Passage::Tls,
+        cooperation: args.cooperate,
+    };
+    if args.cooperate != Cooperation::Off {
+        // Also while the machine is busy with all of this.
+        how.extend(["--lend".into(), "always".into()]);
+    }
+    let started = Cell::start(dir, &vec![how; count as usize], kind);
     let cell = started.map_err(|error| {
         // The rest of the cell is of no use; a directory that is still mounted stays.
         let _ = trial::remove(dir);

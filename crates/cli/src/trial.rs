@@ -5,6 +5,7 @@
 //! over when the killed process works again; nothing is removed through a mount. The end of the
 //! cell also checks its store.
 
+use crate::args::Cooperation;
 use crate::child::wait_within;
 use crate::{membership, trust};
 use rustix::process::{Pid, Signal, kill_process};
@@ -107,13 +108,29 @@ pub(crate) enum Passage {
     Insecure,
 }
 
+/// How a cell is.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) passage: Passage,
+    pub(crate) cooperation: Cooperation,
+}
+
+impl From<Passage> for Kind {
+    fn from(passage: Passage) -> Kind {
+        Kind {
+            passage,
+            cooperation: Cooperation::Off,
+        }
+    }
+}
+
 /// The flag that makes a server or a mount go without TLS.
 const INSECURE: &str = "--insecure-loopback";
 
 /// The cell.
 pub(crate) struct Cell {
     dir: PathBuf,
-    passage: Passage,
+    kind: Kind,
     addr: String,
     server: Daemon,
     mounts: Vec<Mount>,
@@ -129,18 +146,14 @@ struct Mount {
 
 impl Cell {
     /// Starts a server and mounts with these flags, below a directory that is made for them.
-    pub(crate) fn start(
-        dir: &Path,
-        mounts: &[Vec<OsString>],
-        passage: Passage,
-    ) -> Result<Cell, String> {
+    pub(crate) fn start(dir: &Path, mounts: &[Vec<OsString>], kind: Kind) -> Result<Cell, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir(dir).map_err(failed)?;
         membership::init(&dir.join("data"), Some("torture")).map_err(|why| why.to_string())?;
-        let (server, addr) = serve(dir, "127.0.0.1:0", passage)?;
+        let (server, addr) = serve(dir, "127.0.0.1:0", kind)?;
         let mut cell = Cell {
             dir: dir.to_owned(),
-            passage,
+            kind,
             addr,
             server,
             mounts: Vec::new(),
@@ -168,7 +181,7 @@ impl Cell {
             point.into(),
             "--foreground".into(),
         ];
-        match self.passage {
+        match self.kind.passage {
             Passage::Tls => {
                 arguments.extend(["--credentials".into(), Cell::credentials(&self.data())]);
             }
@@ -183,7 +196,7 @@ impl Cell {
     /// Kills the server and starts it again.
     pub(crate) fn kill_server(&mut self) -> Result<(), String> {
         self.server.kill()?;
-        self.server = serve(&self.dir, &self.addr, self.passage)?.0;
+        self.server = serve(&self.dir, &self.addr, self.kind)?.0;
         Ok(())
     }
 
@@ -285,15 +298,17 @@ impl Shared {
 }
 
 /// Starts the server; it and its address.
-fn serve(dir: &Path, addr: &str, passage: Passage) -> Result<(Daemon, String), String> {
+fn serve(dir: &Path, addr: &str, kind: Kind) -> Result<(Daemon, String), String> {
     let mut arguments: Vec<OsString> = vec![
         "serve".into(),
         "--data".into(),
         dir.join("data").into(),
         "--listen".into(),
         addr.into(),
+        "--cooperate".into(),
+        kind.cooperation.word().into(),
     ];
-    if passage == Passage::Insecure {
+    if kind.passage == Passage::Insecure {
         arguments.push(INSECURE.into());
     }
     let (server, line) = Daemon::start("the server", &arguments, &dir.join("server.log"))?;

@@ -1,6 +1,6 @@
 //! The command line of `ariel bench`.
 
-use super::Transport;
+use super::{Cooperation, Transport};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -12,6 +12,7 @@ Examples:
   ariel bench --only extract --only git-clone --only build   with tar, git and make
   ariel bench --project ~/lua --build 'make -j2'   with a build of a C project
   ariel bench --cost-of-security --project ~/lua   what TLS and looking at rights cost
+  ariel bench --cost-of-cooperation fleet          what it costs mounts to lend to each other
   ariel bench --mount /mnt/a                       a mount that is there, of any file system
 Each measure is taken on the mount and in the local directory in turn; the table has the medians,
 what is wished for at least, and what is aimed at. Takes some minutes, and about 4 GiB of disk.
@@ -39,6 +40,11 @@ pub(crate) struct BenchArgs {
     /// named
     #[arg(long, conflicts_with_all = ["mount", "insecure_loopback"])]
     pub(crate) cost_of_security: bool,
+    /// Compare a cell whose mounts lend blocks to each other under this policy with one whose
+    /// mounts do not, in turn
+    #[arg(long, value_name = "POLICY", value_enum,
+          conflicts_with_all = ["mount", "insecure_loopback", "cost_of_security"])]
+    pub(crate) cost_of_cooperation: Option<Cooperation>,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -1,5 +1,6 @@
 //! The command line of cooperation between the caches of clients.
 
+use clap::ValueEnum;
 use server::Policy;
 
 /// How clients lend blocks of their caches to each other, and keep them for each other.
@@ -13,8 +14,16 @@ pub(crate) enum Cooperation {
     NChance,
     /// It goes to the client with the least use for its room, by age and cost of fetching
     Weighted,
-    /// As weighted, and copies make room for last copies: best in all measurements
+    /// As weighted, and copies make room for last copies: the one to choose
     Fleet,
+}
+
+impl Cooperation {
+    /// As the command line has it.
+    pub(crate) fn word(self) -> String {
+        let shown = self.to_possible_value();
+        shown.map_or_else(String::new, |shown| shown.get_name().to_owned())
+    }
 }
 
 impl From<Cooperation> for Policy {
