@@ -1,8 +1,8 @@
 //! `ariel trace record`: writes down what programs do on mounts of this machine.
 //!
 //! Guarantees: no name and no content is in the trace; the number of a file is a digest under a key
-//! that is not. The trace is whole at the end, however that comes: Ctrl-C, the time that was given,
-//! the end of the mounts, a full disk.
+//! that is not. The trace is whole at the end, be it by Ctrl-C, the time that was given, or the end
+//! of the mounts. Where its file cannot be written it is cut, and the error names the file.
 
 use super::failed;
 use crate::args::RecordArgs;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trace::{Access, Op, Writer};
+use trace::{Access, Op, WriteError, Writer};
 use wire::limits::BLOCK_BYTES;
 
 /// The accesses of one mount, and of several, come in order but for so much.
@@ -107,7 +107,7 @@ impl Ordered {
         })
     }
 
-    fn push(&mut self, access: Access) -> Result<(), Failure> {
+    fn push(&mut self, access: Access) -> Result<(), WriteError> {
         let time_us = access.time_us.saturating_sub(self.begins_us);
         self.newest_us = self.newest_us.max(time_us);
         let access = Access { time_us, ..access };
@@ -117,19 +117,19 @@ impl Ordered {
     }
 
     /// Writes what is older than this.
-    fn write_before(&mut self, time_us: u64) -> Result<(), Failure> {
+    fn write_before(&mut self, time_us: u64) -> Result<(), WriteError> {
         while let Some(entry) = self.waiting.first_entry() {
             if entry.key().0 >= time_us {
                 break;
             }
-            self.writer.write(&entry.remove()).map_err(failed)?;
+            self.writer.write(&entry.remove())?;
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    fn finish(mut self) -> Result<(), WriteError> {
         self.write_before(u64::MAX)?;
-        self.writer.finish().map(drop).map_err(failed)
+        Ok(self.writer.finish().map(drop)?)
     }
 }
 
@@ -156,12 +156,15 @@ pub(super) fn record(args: &RecordArgs) -> Result<String, Failure> {
         args.out.display()
     ));
     let took = take((args, &ends), &news, |from, line| {
-        each(&line, from, &mut files, &mut |access| ordered.push(access))
+        each(&line, from, &mut files, &mut |access| {
+            let pushed = ordered.push(access);
+            pushed.map_err(|error| failed(format_args!("{}: {error}", args.out.display())))
+        })
     });
     // The trace has all that came before the end, whichever that is.
     let (count, kept) = (ordered.came, ordered.finish());
     let missed = took?;
-    kept?;
+    kept.map_err(|error| failed(format_args!("{}: {error}", args.out.display())))?;
     if missed > 0 {
         eprintln!("missed: {missed} accesses that came faster than they could be written");
     }

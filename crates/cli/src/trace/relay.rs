@@ -35,10 +35,10 @@ fn run(mount: &Arc<Mount>, stream: &Arc<UnixStream>) -> std::io::Result<()> {
     tracing::info!("a program records what the kernel asks for");
     // The program sends nothing: only its end can be read.
     let hearing = {
-        let (mount, stream) = (Arc::clone(mount), Arc::clone(stream));
+        let (ends, stream) = (listener.ends(), Arc::clone(stream));
         let hear = move || {
             while (&*stream).read(&mut [0; 64]).is_ok_and(|len| len > 0) {}
-            mount.stop_recording();
+            ends.end();
         };
         thread::Builder::new().name("record".into()).spawn(hear)?
     };

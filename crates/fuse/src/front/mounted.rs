@@ -335,11 +335,6 @@ impl Mount {
         self.recording.start()
     }
 
-    /// Ends the recording, if there is one.
-    pub fn stop_recording(&self) {
-        self.recording.stop();
-    }
-
     /// The object of this inode number, and the client that shows it; `None`: its server is not
     /// reached yet.
     #[must_use]

@@ -54,7 +54,8 @@ pub struct Recorded {
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     listens: AtomicBool,
-    to: Mutex<Option<SyncSender<Recorded>>>,
+    to: Mutex<Option<(Turn, SyncSender<Recorded>)>>,
+    turns: AtomicU64,
     missed: AtomicU64,
 }
 
@@ -62,7 +63,28 @@ pub(super) struct Recording {
 #[derive(Debug)]
 pub struct Listener {
     accesses: Receiver<Recorded>,
+    ends: Ends,
+}
+
+/// Which of the listeners, one after the other.
+type Turn = u64;
+
+/// Ends the recording of one listener, and of no later one.
+#[derive(Clone, Debug)]
+pub struct Ends {
     recording: Arc<Recording>,
+    turn: Turn,
+}
+
+impl Ends {
+    /// Nothing more is told; the listener hears the rest, and the end.
+    pub fn end(&self) {
+        let mut to = self.recording.to.lock();
+        if to.as_ref().is_some_and(|(turn, _)| *turn == self.turn) {
+            self.recording.listens.store(false, Ordering::Relaxed);
+            *to = None;
+        }
+    }
 }
 
 impl Listener {
@@ -81,13 +103,19 @@ impl Listener {
     /// How many accesses were left out since the last call.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        self.recording.missed.swap(0, Ordering::Relaxed)
+        self.ends.recording.missed.swap(0, Ordering::Relaxed)
+    }
+
+    /// For another thread, which ends the recording.
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        self.ends.clone()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.recording.stop();
+        self.ends.end();
     }
 }
 
@@ -99,19 +127,17 @@ impl Recording {
             return None;
         }
         let (send, accesses) = mpsc::sync_channel(WAITING_MAX);
-        *to = Some(send);
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        *to = Some((turn, send));
         self.missed.store(0, Ordering::Relaxed);
         self.listens.store(true, Ordering::Relaxed);
         Some(Listener {
             accesses,
-            recording: Arc::clone(self),
+            ends: Ends {
+                recording: Arc::clone(self),
+                turn,
+            },
         })
-    }
-
-    /// Nothing more is told; the listener hears the end.
-    pub(super) fn stop(&self) {
-        self.listens.store(false, Ordering::Relaxed);
-        *self.to.lock() = None;
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -131,7 +157,8 @@ impl Recording {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         };
         let to = self.to.lock();
-        if to.as_ref().is_some_and(|to| to.try_send(recorded).is_err()) {
+        let sent = to.as_ref().map(|(_, to)| to.try_send(recorded));
+        if matches!(sent, Some(Err(_))) {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -187,10 +214,13 @@ mod tests {
         }
         assert_eq!(listener.missed(), 3);
         assert_eq!(listener.next().unwrap().offset, 0);
-        recording.stop();
+        listener.ends().end();
         let rest = std::iter::from_fn(|| listener.next()).count();
         assert_eq!(rest, WAITING_MAX - 1);
+        // The end of the first, however late, is not that of the second.
+        let second = recording.start().unwrap();
         drop(listener);
-        assert!(recording.start().is_some());
+        recording.tell(Accessed::Open, fid, (0, 0));
+        assert!(second.next_at_once().is_some());
     }
 }
