@@ -137,8 +137,8 @@ impl Policy {
                 })
             }
             // On the traces these weights read as fast as those of `Parts` within 1 % (`build`: 4 %
-            // slower) and move fewer blocks, a quarter at best: each block that moves between real
-            // clients costs both of them more than a message.
+            // slower) and move fewer blocks, half at best: each one that moves between real clients
+            // costs both of them more than a message.
             Policy::Fleet => Some(Keeping {
                 copies_weigh: 128,
                 others_weigh: 256,

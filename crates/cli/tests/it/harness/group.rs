@@ -102,7 +102,12 @@ impl Group {
     pub fn keep_room_for_files(&self, bytes: u64) -> RoomForFiles {
         // Where the kernel knows it (version 1), who needs more waits until there is more.
         let _ = fs::write(self.dir.join("memory.oom_control"), "1");
-        let (dir, limit) = (self.dir.clone(), self.limit);
+        // In version 2 who is above this waits, and nobody is killed.
+        let limit = match self.limit {
+            "memory.max" => "memory.high",
+            other => other,
+        };
+        let dir = self.dir.clone();
         let (end, ends) = mpsc::channel();
         let keep = move || {
             // The kernel tells nobody that a group needs more for itself.

@@ -127,7 +127,8 @@ impl Cache {
         while dropped < most
             && let Some((_, slot)) = self.keeping.order.first().copied()
         {
-            self.drop_kept(self.entries[slot as usize].key);
+            self.give_up_kept(slot);
+            self.free.push(slot);
             dropped += 1;
         }
         dropped

@@ -1,9 +1,9 @@
 //! Which blocks a cache is about to give up: they are said to the server a little ahead, so that a
 //! last copy can be handed on.
 //!
-//! Guarantees: each block that goes while blocks are kept is said once, ahead as a rule and in the
-//! order in which they go, or else behind (up to a bound): so the server's hints know who has what.
-//! No message for a few.
+//! Guarantees: each block that makes room while blocks are kept is said once, ahead as a rule and
+//! in the order in which they go, or else behind (up to a bound): so the server's hints know who
+//! has it. No message for a few.
 
 use super::worth::WHOLE;
 use super::{Cache, Slot};

@@ -177,7 +177,8 @@ impl Cache {
         let own = self.own_that_goes(weight);
         let kept = self.oldest_kept();
         let kept = kept.map(|slot| (self.age_of(slot, WHOLE), slot));
-        let least = than.map_or(0, |used| self.now.saturating_sub(used) * WHOLE);
+        let age = |used: Time| self.now.saturating_sub(used).saturating_mul(WHOLE);
+        let least = than.map_or(0, age);
         let older = |found: &(u64, Slot)| than.is_none() || found.0 > least;
         match (own.filter(older), kept.filter(older)) {
             (own, Some(kept)) if own.is_none_or(|own| kept.0 >= own.0) => {
