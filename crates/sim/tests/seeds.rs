@@ -11,9 +11,10 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 15] = [
+const FAILED_ONCE: [u64; 17] = [
     30_026_851, 30_036_152, 30_148_937, 30_205_483, 50_123_543, 50_130_396, 50_141_569, 50_146_142,
-    50_154_560, 50_162_603, 50_172_580, 50_195_905, 50_222_799, 60_005_243, 60_019_398,
+    50_154_560, 50_162_603, 50_172_580, 50_195_905, 50_222_799, 60_005_243, 60_019_398, 80_000_256,
+    80_001_281,
 ];
 
 /// The result of [`run_traced`].

@@ -395,7 +395,7 @@ impl Client {
         };
         self.note_looked(step.now, ticket);
         self.kernel.lets_go(ticket);
-        let done = self.refuse_late(step, &running.call, done);
+        let done = self.refuse_late(step, &running, done);
         let mut done = self.entered(step.now, &running, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.

@@ -37,6 +37,15 @@ impl Kernel {
         inode.lock.lock(&self.world.sched, true).await
     }
 
+    /// May names change in this directory, which is locked (`may_create`, `may_delete`,
+    /// `may_o_create`)? Its attributes are asked for unless they are known (`fuse_permission`).
+    pub(super) async fn check_permission(&self, dir: &Pin) -> Result<()> {
+        if !dir.inode.valid.get() {
+            self.ask_attr(&dir.inode, false).await?;
+        }
+        Ok(())
+    }
+
     /// open(2) with O_CREAT: the handle, and whether the file was made by this call as far as the
     /// kernel knows.
     pub(crate) async fn create(
@@ -66,6 +75,7 @@ impl Kernel {
             }
             return Ok((self.open(pin, (access, append)).await?, false));
         }
+        self.check_permission(dir).await?;
         let epoch = self.epoch.get();
         let number = self.next_handle();
         let (make, open) = (Make::File, Some(access));
@@ -192,6 +202,7 @@ impl Kernel {
         if self.lookup(dir, name, Look::Fresh).await?.is_some() {
             return Err(Refusal::Exists);
         }
+        self.check_permission(dir).await?;
         let epoch = self.epoch.get();
         let make = Make::Directory;
         let op = Op::Make {
@@ -216,6 +227,7 @@ impl Kernel {
         if self.lookup(dir, name, Look::Fresh).await?.is_some() {
             return Err(Refusal::Exists);
         }
+        self.check_permission(dir).await?;
         if pin.inode.kind == Kind::Directory {
             return Err(Refusal::NotPermitted);
         }
@@ -256,6 +268,7 @@ impl Kernel {
         let _lock = self.alone(&dir.inode).await;
         let found = self.lookup(dir, name, look).await?;
         let pin = found.ok_or(Refusal::NotFound)?;
+        self.check_permission(dir).await?;
         if (pin.inode.kind == Kind::Directory) != as_dir {
             return Err(if as_dir {
                 Refusal::NotDirectory

@@ -196,6 +196,8 @@ impl Kernel {
         exchange: bool,
     ) -> Result<Renamed> {
         let cross = from.fid() != to.fid();
+        self.check_permission(from).await?;
+        self.check_permission(to).await?;
         let pins = [Some(source), target];
         let _held = self.lock_moved(pins, (cross, exchange)).await;
         let op = Op::Rename {

@@ -30,7 +30,9 @@ pub(crate) enum Mode {
     /// With others (`iterate_dir`).
     List,
     /// Perhaps, with others or alone: a name that is known is asked for again without the lock
-    /// (`d_revalidate`), one that is not with it (`lookup_slow`, `lookup_one_qstr_excl`).
+    /// (`d_revalidate`), one that is not with it (`lookup_slow`, `lookup_one_qstr_excl`). A
+    /// directory's attributes are asked for on the way through it, without the lock, and before a
+    /// name in it changes, with it (`may_lookup`, `may_delete`).
     Lookup,
 }
 
@@ -161,7 +163,7 @@ fn held_by_op(op: &Op, named: impl FnOnce() -> Named) -> Option<Held> {
         Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => [change(fid), None],
         // `fuse_lseek`, for data and holes.
         Op::Find { fid, .. } => [change(fid), None],
-        Op::Lookup { dir, .. } => [Some((*dir, Mode::Lookup)), None],
+        Op::Lookup { dir: fid, .. } | Op::GetAttr { fid } => [Some((*fid, Mode::Lookup)), None],
         Op::Make { dir, .. }
         | Op::Unlink { dir, .. }
         | Op::Rmdir { dir, .. }

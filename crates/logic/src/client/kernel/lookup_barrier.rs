@@ -12,11 +12,16 @@
 //! look-up's thread has nothing in hand; and an earlier look-up is refused when its answer comes.
 //! The kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once.
 //! Where nobody holds the lock that is over at once.
+//!
+//! A program is told ESTALE only if its call would have to begin again twice. That is rare: a
+//! look-up that finds nothing is answered, since a rename asks then; and of a call that comes to
+//! the place again at which it was refused it is known which objects it has in hand
+//! ([`super::retry`]), so that it is refused only if it finds one of these.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::notices::Invalidate;
-use crate::client::{After, Client, Step};
+use crate::client::{After, Client, Running, Step};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use wire::{Fid, Name, Op, Refusal, Time};
@@ -69,22 +74,39 @@ impl Client {
 
     /// The answer of a call, unless it was begun before its directory was barred: it may be the
     /// second look-up of a rename.
-    pub(crate) fn refuse_late(&mut self, step: &mut Step<'_>, call: &Call, done: Done) -> Done {
-        let Call::Op(Op::Lookup { dir, .. }) = call else {
+    pub(crate) fn refuse_late(
+        &mut self,
+        step: &mut Step<'_>,
+        running: &Running,
+        done: Done,
+    ) -> Done {
+        let Call::Op(Op::Lookup { dir, .. }) = &running.call else {
             return done;
         };
         if !self.kernel.barriers.holds(*dir) || self.kernel.holders.change_named(*dir) {
             return done;
         }
-        if let Done::Entry { fid, .. } = done {
-            self.on_forget(step, fid, 1);
+        // Where it finds nothing the rename will ask.
+        let Done::Entry { fid, .. } = done else {
+            return done;
+        };
+        if running.repeated && !self.kernel.may_have_in_hand(running.thread, fid) {
+            return done;
         }
-        Done::Refused(Refusal::Stale)
+        self.on_forget(step, fid, 1);
+        Done::Refused(self.refusal(running.thread))
     }
 
     /// A look-up begins: is it held back, or refused?
     pub(crate) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
         if !self.kernel.barriers.holds(dir) || self.kernel.holders.change_named(dir) {
+            return false;
+        }
+        if self
+            .calls
+            .get(&ticket)
+            .is_some_and(|running| running.repeated)
+        {
             return false;
         }
         let Some((_, waiting)) = self.kernel.barriers.dirs.get_mut(&dir) else {
@@ -124,9 +146,20 @@ impl Client {
         for (dir, ticket) in late {
             if self.kernel.holders.change_named(dir) {
                 self.start(step, ticket);
-            } else {
-                self.finish(step, ticket, Done::Refused(Refusal::Stale));
+            } else if let Some(running) = self.calls.get(&ticket) {
+                let refused = self.refusal(running.thread);
+                self.finish(step, ticket, Done::Refused(refused));
             }
+        }
+    }
+}
+
+impl Client {
+    /// Linux begins a call again once: a program whose call has been begun again is told.
+    fn refusal(&self, thread: u32) -> Refusal {
+        match self.kernel.may_be_retrying(thread) {
+            true => Refusal::Stale,
+            false => Refusal::Again,
         }
     }
 }

@@ -24,6 +24,7 @@ pub(super) mod open_prefill;
 pub(super) mod page_sizes;
 pub(super) mod replies;
 pub(super) mod reply_ack;
+pub(super) mod retry;
 pub(super) mod stale_replies;
 pub(super) mod uncovered_sizes;
 pub(super) mod wound_wait;
@@ -108,6 +109,16 @@ impl Kernel {
     /// The names and objects that all of them touch.
     pub(crate) fn unseen_changes(&self) -> impl Iterator<Item = Unseen> + '_ {
         self.acks.unseen()
+    }
+
+    /// May a thread that walks to a place once more have this object in hand?
+    pub(crate) fn may_have_in_hand(&self, thread: u32, fid: Fid) -> bool {
+        self.replies.may_have_in_hand(thread, fid)
+    }
+
+    /// Has a thread been told to begin again, and not been seen to have done so?
+    pub(crate) fn may_be_retrying(&self, thread: u32) -> bool {
+        self.replies.may_be_retrying(thread)
     }
 
     /// Are look-ups in this directory held back?

@@ -12,24 +12,19 @@
 //! The next part of a large write does not end that write: the kernel takes the size in behind the
 //! last one.
 //!
-//! A thread that was told to begin again is in the ledger too, until it has.
+//! A thread that was told to begin again is in the ledger too, until it has ([`super::retry`]).
 
+use super::retry::Retry;
 use crate::client::api::{Call, How};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Op, RequestId, Time};
+use wire::{Fid, RequestId, Time};
 
 /// After this time a reply has been digested.
 pub(crate) const DIGESTED_AFTER_NS: Time = 1_000_000_000;
 /// Buckets of the table of last calls; of two threads that share one, the later is known.
 const THREAD_BUCKETS: usize = 64;
-/// How many threads may have to begin again. If there are more, nobody is refused so that he begins
-/// again until those that are not known have.
-const RETRYING_THREADS_MAX: usize = 1024;
-/// A thread that has asked for nothing for so long has nothing to begin again. Between two of its
-/// questions there is only the kernel's walk.
-const RETRY_WITHIN_NS: Time = 60_000_000_000;
 
 /// The effects that a reply about an object's attributes may still have when its thread digests it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,10 +171,16 @@ struct Waiter {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Thread {
+pub(super) struct Thread {
     waiters: Vec<u64>,
-    /// Since when it may be beginning again, and with what, if that is known.
-    retries: Option<(Time, Option<Op>)>,
+    /// The system call that it may be beginning again.
+    pub(super) retry: Option<Retry>,
+}
+
+impl Thread {
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
 }
 
 /// The ledger.
@@ -189,16 +190,16 @@ pub(crate) struct Replies {
     calls: u64,
     /// Threads and their last calls but for those in the background, by bucket.
     last: Vec<(u32, u64)>,
-    threads: BTreeMap<u32, Thread>,
+    pub(super) threads: BTreeMap<u32, Thread>,
     /// In the order of their replies.
     waiters: BTreeMap<u64, Waiter>,
     next_waiter: u64,
     /// How many of them await the end of attributes.
     stale: usize,
     /// How many threads may be beginning again.
-    retrying: usize,
+    pub(super) retrying: usize,
     /// Until then there may be others.
-    others_retry_until: Time,
+    pub(super) others_retry_until: Time,
 }
 
 impl Default for Replies {
@@ -322,76 +323,11 @@ impl Replies {
         }
     }
 
-    fn forget_idle(&mut self, thread: u32) {
-        let idle = |known: &Thread| known.waiters.is_empty() && known.retries.is_none();
+    pub(super) fn forget_idle(&mut self, thread: u32) {
+        let idle = |known: &Thread| known.waiters.is_empty() && known.retry.is_none();
         if self.threads.get(&thread).is_some_and(idle) {
             self.threads.remove(&thread);
         }
-    }
-}
-
-/// Threads that may have begun again.
-impl Replies {
-    /// A thread asks for something: since when may it have been beginning again, and with what?
-    /// That is over if this is a change of names; else it goes on.
-    pub(crate) fn retries(
-        &mut self,
-        now: Time,
-        thread: u32,
-        changes_names: bool,
-    ) -> Option<Option<Op>> {
-        if !changes_names {
-            self.goes_on(now, thread);
-            return None;
-        }
-        let (since, op) = self.threads.get_mut(&thread)?.retries.take()?;
-        assert!(
-            self.retrying > 0,
-            "no thread begins again, and yet {thread} does"
-        );
-        self.retrying -= 1;
-        self.forget_idle(thread);
-        (now < since + RETRY_WITHIN_NS).then_some(op)
-    }
-
-    /// It is still on its way, however long a look-up has taken.
-    pub(crate) fn goes_on(&mut self, now: Time, thread: u32) {
-        if let Some(known) = self.threads.get_mut(&thread)
-            && let Some((since, _)) = &mut known.retries
-            && now < *since + RETRY_WITHIN_NS
-        {
-            *since = now;
-        }
-    }
-
-    /// A reply makes its thread begin again, or may.
-    pub(crate) fn retry(&mut self, now: Time, thread: u32, op: Option<Op>) {
-        if self.retrying >= RETRYING_THREADS_MAX {
-            self.forget_retries(now);
-        }
-        if self.retrying >= RETRYING_THREADS_MAX {
-            self.others_retry_until = now + RETRY_WITHIN_NS;
-            return;
-        }
-        let known = self.threads.entry(thread).or_default();
-        self.retrying += usize::from(known.retries.is_none());
-        known.retries = Some((now, op));
-    }
-
-    fn forget_retries(&mut self, now: Time) {
-        let mut left = 0;
-        self.threads.retain(|_, known| {
-            let recent = |(since, _): &(Time, _)| now < *since + RETRY_WITHIN_NS;
-            known.retries = known.retries.take().filter(recent);
-            left += usize::from(known.retries.is_some());
-            known.retries.is_some() || !known.waiters.is_empty()
-        });
-        self.retrying = left;
-    }
-
-    /// May there be threads that are beginning again and are not known?
-    pub(crate) fn others_retry(&self, now: Time) -> bool {
-        now < self.others_retry_until
     }
 }
 
@@ -411,7 +347,7 @@ impl Waiter {
 }
 
 /// May a thread cause this and go on?
-fn is_background(call: &Call) -> bool {
+pub(super) fn is_background(call: &Call) -> bool {
     matches!(
         call,
         Call::Read { pages: true, .. }

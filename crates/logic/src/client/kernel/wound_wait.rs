@@ -15,6 +15,7 @@ use crate::client::mutant::Mutant;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Running, Step};
 use crate::footprint::Footprint;
+use alloc::vec::Vec;
 use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
 
 impl Kernel {
@@ -22,7 +23,10 @@ impl Kernel {
     /// there is nothing to be done any more, and ask for something else.
     pub(crate) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
         let op = change_of_names(call);
-        let began = self.replies.retries(now, thread, op.is_some());
+        let began = self.replies.retries(now, thread, (call, op.is_some()));
+        if let Call::Op(Op::Lookup { dir, name }) = call {
+            return self.replies.has_come_again(thread, *dir, name);
+        }
         began.is_some_and(|began| {
             op.is_some_and(|op| began.is_none_or(|began| may_be_one(&began, op)))
         })
@@ -51,22 +55,31 @@ impl Client {
 
     /// A call is answered so that its thread begins again, or may: it does so once whatever for.
     pub(crate) fn note_again(&mut self, now: Time, running: &Running, done: &Done) {
-        let op = match done {
-            Done::Refused(Refusal::Again) => change_of_names(&running.call).cloned(),
+        let again = match done {
+            Done::Refused(Refusal::Again) => refused_at(&running.call),
             // The path has changed.
-            Done::Refused(Refusal::Stale) => None,
+            Done::Refused(Refusal::Stale) => (None, Vec::new()),
             // The front may say so, when it finds that something else has the name.
-            Done::Refused(Refusal::Exists) if makes_file(&running.call) => None,
+            Done::Refused(Refusal::Exists) if makes_file(&running.call) => (None, Vec::new()),
             // The kernel may, by itself, when it finds a directory elsewhere (`d_splice_alias`).
             Done::Entry { fid, attr, .. }
                 if attr.kind == Kind::Directory && self.is_found_elsewhere(&running.call, *fid) =>
             {
-                None
+                (None, Vec::new())
             }
-            _ => return self.kernel.replies.goes_on(now, running.thread),
+            _ => {
+                if let Call::Op(Op::Lookup { .. }) = running.call {
+                    let found = match done {
+                        Done::Entry { fid, .. } => Some(*fid),
+                        _ => None,
+                    };
+                    self.kernel.replies.is_handed(running.thread, found);
+                }
+                return self.kernel.replies.goes_on(now, running.thread);
+            }
         };
         if running.thread != 0 && self.options.mutant != Some(Mutant::PutsBackTwice) {
-            self.kernel.replies.retry(now, running.thread, op);
+            self.kernel.replies.retry(now, running.thread, again);
         }
     }
 
@@ -77,6 +90,20 @@ impl Client {
         let known = node.is_some_and(|node| node.kernel.lookups > 1 && node.kernel.is_elsewhere());
         known && matches!(call, Call::Op(Op::Lookup { .. }))
     }
+}
+
+/// A call was told to begin again: the change that it is, and the names that it walks to once more.
+fn refused_at(call: &Call) -> (Option<Op>, Vec<(Fid, Name)>) {
+    let (op, named) = match call {
+        Call::Op(Op::Lookup { dir, name }) => (None, alloc::vec![(*dir, name.clone())]),
+        _ => {
+            let op = change_of_names(call);
+            let named = op.map(|op| Footprint::new(op).changed_names());
+            let owned = |(dir, name): (Fid, &Name)| (dir, name.clone());
+            (op, named.into_iter().flatten().map(owned).collect())
+        }
+    };
+    (op.cloned(), named)
 }
 
 fn makes_file(call: &Call) -> bool {
