@@ -30,10 +30,11 @@ pub(crate) enum Mode {
     /// With others (`iterate_dir`).
     List,
     /// Perhaps, with others or alone: a name that is known is asked for again without the lock
-    /// (`d_revalidate`), one that is not with it (`lookup_slow`, `lookup_one_qstr_excl`). A
-    /// directory's attributes are asked for on the way through it, without the lock, and before a
-    /// name in it changes, with it (`may_lookup`, `may_delete`).
+    /// (`d_revalidate`), one that is not with it (`lookup_slow`, `lookup_one_qstr_excl`).
     Lookup,
+    /// Perhaps: a directory's attributes are asked for on the way through it, without the lock, and
+    /// before a name in it changes, with it (`may_lookup`, `may_delete`).
+    Attributes,
 }
 
 /// The inodes of a call: two that it names, and two that its names named.
@@ -76,7 +77,7 @@ impl Held {
 
     /// Is it about names, without changing any?
     fn looks(&self) -> bool {
-        let looks = |(_, mode): &(Fid, Mode)| matches!(mode, Mode::List | Mode::Lookup);
+        let looks = |(_, mode): &(Fid, Mode)| !matches!(mode, Mode::Change | Mode::Seek);
         self.inodes.iter().flatten().any(looks)
     }
 
@@ -163,7 +164,8 @@ fn held_by_op(op: &Op, named: impl FnOnce() -> Named) -> Option<Held> {
         Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => [change(fid), None],
         // `fuse_lseek`, for data and holes.
         Op::Find { fid, .. } => [change(fid), None],
-        Op::Lookup { dir: fid, .. } | Op::GetAttr { fid } => [Some((*fid, Mode::Lookup)), None],
+        Op::Lookup { dir, .. } => [Some((*dir, Mode::Lookup)), None],
+        Op::GetAttr { fid } => [Some((*fid, Mode::Attributes)), None],
         Op::Make { dir, .. }
         | Op::Unlink { dir, .. }
         | Op::Rmdir { dir, .. }
