@@ -77,12 +77,7 @@ impl Figure {
     /// The ratio of the mount's figure to the local one: the median of the rounds.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let pairs = self.mount.iter().zip(&self.local);
-        median(
-            &pairs
-                .map(|(mount, local)| mount / local)
-                .collect::<Vec<_>>(),
-        )
+        median(&ratios(&self.mount, &self.local))
     }
 
     /// Does it come up to this wish?
@@ -213,10 +208,19 @@ impl Report {
     }
 }
 
+/// The ratio of each round. Two figures that are zero are the same.
+fn ratios(mount: &[f64], local: &[f64]) -> Vec<f64> {
+    let pairs = mount.iter().zip(local);
+    let ratio = |(mount, local): (&f64, &f64)| match (*mount, *local) {
+        (0.0, 0.0) => 1.0,
+        (mount, local) => mount / local,
+    };
+    pairs.map(ratio).collect()
+}
+
 /// The smallest and the largest ratio.
 fn spread(figure: &Figure) -> Option<String> {
-    let pairs = figure.mount.iter().zip(&figure.local);
-    let ratios: Vec<f64> = pairs.map(|(mount, local)| mount / local).collect();
+    let ratios = ratios(&figure.mount, &figure.local);
     let least = ratios.iter().copied().min_by(f64::total_cmp)?;
     let most = ratios.iter().copied().max_by(f64::total_cmp)?;
     Some(format!("{}..{}", short(least), short(most)))
@@ -260,6 +264,13 @@ mod tests {
         );
         assert_eq!(of.ratio(), Some(0.6));
         assert_eq!(of.verdict(), "ok");
+    }
+
+    #[test]
+    fn two_figures_of_zero_are_the_same() {
+        let wish = Wish::Ratio(1.1, 1.0);
+        let of = figure(Unit::Seconds, wish, &[0.0, 2.0, 0.0], &[0.0, 4.0, 0.0]);
+        assert_eq!((of.ratio(), of.verdict()), (Some(1.0), "aim"));
     }
 
     #[test]

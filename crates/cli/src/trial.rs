@@ -119,7 +119,7 @@ impl From<Passage> for Kind {
     fn from(passage: Passage) -> Kind {
         Kind {
             passage,
-            cooperation: Cooperation::Off,
+            cooperation: Cooperation::default(),
         }
     }
 }

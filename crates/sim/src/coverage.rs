@@ -115,6 +115,7 @@ rare! {
     Claimed: "a file was claimed for a page of a mapping",
     Undone: "a power failure undid what living clients had been answered",
     Elsewhere: "a reader was sent to a client that lends",
+    Reread: "a client heard that a file is read again whose bytes only its kernel keeps",
     Borrowed: "a client lent blocks",
     Lacking: "a client that was to lend blocks had none of them",
     Handed: "a client was told to keep last copies of another one",
@@ -160,6 +161,7 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 let ahead = match &reply.outcome {
                     wire::Outcome::Entry(_) if *bulk != 0 => Rare::Ahead.bit(),
                     wire::Outcome::Dir { .. } if *bulk != 0 => Rare::AheadListed.bit(),
+                    wire::Outcome::Elsewhere(nobody) if nobody.lender == 0 => Rare::Reread.bit(),
                     _ => 0,
                 };
                 of_reply(reply) | ahead

@@ -221,6 +221,7 @@ impl Plan {
             self.client.ahead_bytes = *rng.pick(&[0, 0, 0, self.client.ahead_bytes]);
             self.weights[Kind::Read as usize] *= 3;
             self.server.hints = *rng.pick(&[2, 16, 1 << 20]);
+            self.server.reread_files = *rng.pick(&[None, None, Some(1), Some(1 << 16)]);
             let keeps = self
                 .neighbours
                 .as_ref()

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 /// The newest version of the protocol that this crate speaks. Each version says what the one before
 /// it says in the same bytes, and [`crate::Op::since`] tells what is new.
-pub const VERSION: u32 = 23;
+pub const VERSION: u32 = 24;
 
 /// The oldest version that this crate speaks: so a cell is brought to a new version machine by
 /// machine.
@@ -32,6 +32,10 @@ pub const VERSION_OF_KEEPING: u32 = 22;
 
 /// From this version on clients hear that a copy has become a last copy.
 pub const VERSION_OF_LAST: u32 = 23;
+
+/// From this version on clients pass bytes on to their kernels and keep no copy of them
+/// ([`crate::Lenders::Passing`]), until the server says that their file is read again.
+pub const VERSION_OF_PASSING: u32 = 24;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,6 +72,30 @@ pub struct Elsewhere {
     pub capability: Capability,
 }
 
+impl Elsewhere {
+    /// No client is named: the reader's copies of this file are wanted, so it is to ask with
+    /// [`Lenders::Any`]. Answers [`Lenders::Passing`] alone.
+    pub fn nobody(fid: Fid) -> Self {
+        Self {
+            len: 0,
+            size: 0,
+            lender: 0,
+            addr: Vec::new(),
+            key: Secret::default(),
+            digests: Vec::new(),
+            capability: Capability {
+                fid,
+                version: 0,
+                first: 0,
+                count: 0,
+                until: 0,
+                reader: Secret::default(),
+                seal: Secret::default(),
+            },
+        }
+    }
+}
+
 /// Blocks in a row that a client's cache is about to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaving {
@@ -135,6 +159,10 @@ pub enum Lenders {
     Lacking(LenderId),
     /// No: this one did not answer in time, or not as it should.
     Failing(LenderId),
+    /// No: the kernel of the reader's machine keeps the bytes, and the reader no copy. If the file
+    /// is one that is read again, the reader wants to hear of that instead
+    /// ([`Elsewhere::nobody`]), and asks anew. Of version 24.
+    Passing,
 }
 
 /// A message of a reader to a lender.

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use server::Policy;
 
 /// How clients lend blocks of their caches to each other, and keep them for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Cooperation {
     /// They do not
     Off,
@@ -14,7 +14,8 @@ pub(crate) enum Cooperation {
     NChance,
     /// It goes to the client with the least use for its room, by age and cost of fetching
     Weighted,
-    /// As weighted, and copies make room for last copies: the one to choose
+    /// As weighted, and copies make room for last copies
+    #[default]
     Fleet,
 }
 
@@ -42,8 +43,8 @@ impl From<Cooperation> for Policy {
 #[command(after_help = "\
 Examples:
   ariel cooperate 127.0.0.1:7000            how the clients of this server lend
-  ariel cooperate 127.0.0.1:7000 fleet      from now on, until the server ends
-  ariel serve --cooperate fleet ...         from its start on
+  ariel cooperate 127.0.0.1:7000 off        from now on, until the server ends
+  ariel serve --cooperate off ...           from its start on
 Clients hear of it at once. Programs see no difference: docs/cooperation.md.")]
 pub(crate) struct CooperateArgs {
     /// The address of a server on this machine

@@ -49,7 +49,7 @@ pub(crate) struct ServeArgs {
     pub(crate) grace: Option<u64>,
     /// How clients lend blocks of their caches to each other: docs/cooperation.md. `ariel
     /// cooperate` changes it while the server runs
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = Cooperation::Off)]
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub(crate) cooperate: Cooperation,
     /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
     /// Anybody who reaches ADDR can read it; it names no file and no user

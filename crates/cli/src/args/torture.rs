@@ -41,7 +41,7 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_enum, default_value_t = Transport::Auto, requires = "cell")]
     pub(crate) transport: Transport,
     /// With --cell: as of `ariel serve`
-    #[arg(long, value_enum, default_value_t = Cooperation::Off, requires = "cell")]
+    #[arg(long, value_enum, default_value_t, requires = "cell")]
     pub(crate) cooperate: Cooperation,
     /// With --cell: kill -9 these again and again, and start them again
     #[arg(

@@ -10,7 +10,6 @@ use net::{Listener, Passage, Speaks};
 use rustix::fs::{Advice, fadvise};
 use rustix::process::Signal;
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -80,6 +79,15 @@ pub fn forget(path: &Path) {
     fadvise(File::open(path).unwrap(), 0, None, Advice::DontNeed).unwrap();
 }
 
+/// A mount reads a file twice: the second reading begins the lending, so the mount lends it then.
+fn read_twice(mount: &Mount, name: &str, content: &[u8]) {
+    let path = mount.join(name);
+    for _ in 0..2 {
+        assert!(fs::read(&path).unwrap() == content, "wrong bytes in {name}");
+        forget(&path);
+    }
+}
+
 #[test]
 fn many_readers_of_a_cold_file_pull_it_from_the_server_about_once() {
     let Some(cell) = greedy("many_readers_of_a_cold_file") else {
@@ -106,9 +114,9 @@ fn many_readers_of_a_cold_file_pull_it_from_the_server_about_once() {
     assert!(share <= 1.3, "{share} times: {:#}", status(cell.addr()));
 }
 
-/// Each mount reads its part of what fits into all caches together and into none alone, then all of
-/// it: bytes that the server sent for the second round.
-fn second_round(cell: &Cell) -> u64 {
+/// Each mount reads its part of what fits into all caches together and into none alone, twice; then
+/// that of another one: bytes that the server sent for the last round.
+fn last_round(cell: &Cell) -> u64 {
     const FILES: usize = 18;
     let contents: Vec<Vec<u8>> = (0..FILES).map(|n| bytes(n as u64, MIB)).collect();
     let writer = cell.mount();
@@ -127,7 +135,7 @@ fn second_round(cell: &Cell) -> u64 {
         );
         forget(&path);
     };
-    for n in 0..FILES {
+    for n in (0..FILES).chain(0..FILES) {
         check(&mounts[n % 3], n);
     }
     let before = server_sent(cell);
@@ -143,7 +151,7 @@ fn what_fits_all_caches_and_none_alone_is_served_by_neighbours() {
         return;
     };
     let without = cell("fits_all_caches_without", &["--cooperate", "off"]).unwrap();
-    let (with, without) = (second_round(&with), second_round(&without));
+    let (with, without) = (last_round(&with), last_round(&without));
     println!("the server sent {with} bytes, without lending {without}");
     assert!(
         with < without / 2,
@@ -171,9 +179,8 @@ fn lending_begins_and_ends_while_the_server_runs() {
     lenders(0);
     cooperate("greedy");
     lenders(2);
-    for mount in &mounts {
-        assert!(fs::read(mount.join("f")).unwrap() == content);
-    }
+    read_twice(&mounts[0], "f", &content);
+    assert!(fs::read(mounts[1].join("f")).unwrap() == content);
     assert_eq!(figure(mounts[1].path(), "borrowed"), 256);
     assert_eq!(figure(mounts[0].path(), "lent"), 256);
     cooperate("off");
@@ -199,7 +206,7 @@ fn read_beside(name: &str, killed: bool) -> Option<Duration> {
     put(&cell, "f", &content);
     let mut mounts = lending(&cell, 2, &[]);
     let (mut lender, reader) = (mounts.remove(0), mounts.remove(0));
-    assert!(fs::read(lender.join("f")).unwrap() == content);
+    read_twice(&lender, "f", &content);
     match killed {
         true => lender.daemon().signal(Signal::KILL),
         false => lender.stand(),
@@ -210,7 +217,11 @@ fn read_beside(name: &str, killed: bool) -> Option<Duration> {
     assert_eq!(figure(reader.path(), "borrowed"), 0);
     match killed {
         true => lender.kill9(),
-        false => lender.go_on(),
+        false => {
+            let failing = figure(reader.path(), "failing");
+            assert!(failing > 0, "the stopped lender was not asked");
+            lender.go_on();
+        }
     }
     Some(took)
 }
@@ -355,6 +366,14 @@ impl Hand {
         self.ask(Op::Open { fid, access }, Lenders::None);
         (fid, self.ask(Op::Read { fid, offset, len }, Lenders::Any))
     }
+
+    /// Is the first reader of a file, and its second: so this client lends it.
+    fn read_twice(&mut self, name: &str, len: u32) {
+        for _ in 0..2 {
+            let (_, outcome) = self.read(name, len);
+            assert!(matches!(outcome, Outcome::Read { .. }), "{outcome:?}");
+        }
+    }
 }
 
 #[test]
@@ -378,6 +397,8 @@ fn bytes_of_a_lender_that_lies_are_never_shown() {
     for round in 0..3 {
         put(&cell, &format!("f{round}"), &content);
     }
+    // Nothing is noted of a client that lends alone.
+    let _other = lending(&cell, 1, &[]);
     let mut liar = Hand::new(&cell, &listener.local_addr().to_string());
     // Other bytes; the bytes of an old version; too few bytes, and a word that is none.
     let old = bytes(6, MIB);
@@ -385,8 +406,7 @@ fn bytes_of_a_lender_that_lies_are_never_shown() {
     changed[MIB / 2] ^= 1;
     for (round, lie) in [changed, old, vec![0; 7]].into_iter().enumerate() {
         let name = format!("f{round}");
-        let (_, outcome) = liar.read(&name, MIB as u32);
-        assert!(matches!(outcome, Outcome::Read { .. }), "{outcome:?}");
+        liar.read_twice(&name, MIB as u32);
         // It rests after the failures of the round before.
         let reader = eventually(LIMIT, || {
             let mount = cell.mount();
@@ -441,10 +461,9 @@ fn nobody_is_sent_to_an_address_that_is_not_the_lenders() {
     };
     let content = bytes(8, MIB);
     put(&cell, "f", &content);
+    let mounts = lending(&cell, 2, &[]);
     let mut hand = Hand::new(&cell, "127.0.0.2:9");
-    let (_, outcome) = hand.read("f", MIB as u32);
-    assert!(matches!(outcome, Outcome::Read { .. }), "{outcome:?}");
-    let mounts = lending(&cell, 1, &[]);
+    hand.read_twice("f", MIB as u32);
     assert!(fs::read(mounts[0].join("f")).unwrap() == content);
     assert_eq!(figure(cell.addr(), "forwarded"), 0);
 }
@@ -461,13 +480,9 @@ fn nothing_is_lent_without_the_servers_word() {
     put(&cell, "f", &content);
     put(&cell, "secret", &content);
     let mounts = lending(&cell, 2, &[]);
-    let mut image = Vec::new();
-    File::open(mounts[0].join("f"))
-        .unwrap()
-        .read_to_end(&mut image)
-        .unwrap();
+    read_twice(&mounts[0], "f", &content);
     for mount in &mounts {
-        assert!(fs::read(mount.join("secret")).unwrap() == content);
+        read_twice(mount, "secret", &content);
     }
     let mut hand = Hand::new(&cell, "127.0.0.1:9");
     let (_, outcome) = hand.read("f", 8192);

@@ -20,6 +20,7 @@ use super::data::cache::{BlockState, Weights};
 use super::piece::Piece;
 use super::session::requests::Why;
 use super::{Client, Lends, Step};
+use crate::Ticket;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use borrowing::Borrowing;
@@ -172,11 +173,17 @@ impl Lending {
         self.wanted && self.listens.is_some()
     }
 
+    /// The next request is for bytes of which the machine's kernel keeps the only copy.
+    pub(crate) fn passes(&mut self) {
+        self.instead = self.lends().then_some(Lenders::Passing);
+    }
+
     /// The `lenders` of a request.
     pub(crate) fn lenders(&mut self, why: &Why) -> Lenders {
         let instead = self.instead.take();
         match why {
             Why::Fill { .. } if self.lends() => instead.unwrap_or(Lenders::Any),
+            Why::Call(_) if instead == Some(Lenders::Passing) => Lenders::Passing,
             _ => Lenders::None,
         }
     }
@@ -203,6 +210,13 @@ impl Client {
             ToClient::Last(rows) => self.on_last(&rows),
             other => unreachable!("{} is not about lending", other.kind()),
         }
+    }
+
+    /// The server says that a file is read again, of which this client has kept no copy beside that
+    /// of its kernel: it keeps one from now on.
+    pub(crate) fn on_reread(&mut self, step: &mut Step<'_>, (ticket, fid): (Ticket, Fid)) {
+        self.node(fid).is_reread = true;
+        self.start(step, ticket);
     }
 
     /// The server says that clients lend to each other.

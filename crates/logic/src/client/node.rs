@@ -135,6 +135,8 @@ pub(crate) struct Node {
     /// Raised with each own change of bytes at the server: blocks on their way here may be
     /// outdated.
     pub(crate) edits: u64,
+    /// The server has said that it is read again: a copy of its bytes is kept to be lent.
+    pub(crate) is_reread: bool,
     /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
     pub(crate) ahead: u32,
     /// It came ahead of its use, and is kept for that though the kernel may not know it.

@@ -59,6 +59,9 @@ pub struct Options {
     pub look_ns: Time,
     /// Of so many blocks at most it is known which clients lend them.
     pub hints: usize,
+    /// Of so many files at most it is known whether they are read again, which is what lending
+    /// begins with; `None`: it begins with the first read.
+    pub reread_files: Option<usize>,
     /// How long a reader may show a lender what it was sent there with, ns.
     pub capability_ns: Time,
     /// How long a lender that has failed a reader is not named, ns; longer each time in a row.
@@ -88,6 +91,7 @@ impl Default for Options {
             watch_bytes: 16 << 20,
             look_ns: 1_000_000_000,
             hints: 1 << 20,
+            reread_files: Some(1 << 16),
             capability_ns: 10_000_000_000,
             rest_ns: 2_000_000_000,
             room_least: Room {

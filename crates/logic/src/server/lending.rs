@@ -11,12 +11,14 @@
 //! somebody just now.
 
 mod keeping;
+mod rereads;
 
 use super::api::{Bulk, Conn};
 use super::{Server, Step};
 use crate::peers::Policy;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use rereads::Rereads;
 use wire::limits::BLOCK_BYTES;
 use wire::{
     Capability, Digest, Elsewhere, Fid, LenderId, Lenders, Op, Outcome, Request, Right, Secret,
@@ -28,8 +30,11 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// So many lenders of a block are known; the latest ones.
 const NAMED: usize = 4;
 
-/// A lender that has failed nobody for so long since it was named again begins anew.
+/// A lender that has failed nobody for so long since it was named again, and for as long as it was
+/// not named, begins anew.
 const FORGIVEN_NS: Time = 60_000_000_000;
+/// The time for which it is not named is doubled so often at most.
+const DOUBLED: u32 = 10;
 
 /// A client that lends blocks.
 #[derive(Clone, Debug)]
@@ -85,6 +90,7 @@ pub(crate) struct Lending {
     hints: BTreeMap<(Fid, u64), Hint>,
     /// The blocks of which there are hints, in the order of their coming.
     order: VecDeque<(Fid, u64)>,
+    rereads: Rereads,
     counts: LendingFigures,
     /// For what is drawn by lot.
     lots: u64,
@@ -114,6 +120,11 @@ pub struct LendingFigures {
 impl Lending {
     fn on(&self) -> bool {
         self.policy.is_some_and(|policy| policy != Policy::Off)
+    }
+
+    /// No client could lend to another one.
+    fn lacks_others(&self) -> bool {
+        self.lenders.len() < 2
     }
 
     /// Its client's session has ended.
@@ -279,15 +290,17 @@ impl Server {
         match request.lenders {
             Lenders::Any => {}
             Lenders::None => return None,
+            Lenders::Passing => {
+                let wanted = self.are_copies_wanted(step, (me, fid));
+                return wanted.then(|| Elsewhere::nobody(fid));
+            }
             Lenders::Lacking(lender) => {
                 self.lending.counts.lacking += 1;
                 self.lending.withdraw(lender, fid, blocks);
                 return None;
             }
             Lenders::Failing(lender) => {
-                self.lending.counts.failing += 1;
-                self.lending.withdraw(lender, fid, blocks);
-                self.rest(step.now, lender);
+                self.on_failing(step.now, lender, (fid, blocks));
                 return None;
             }
         }
@@ -303,6 +316,8 @@ impl Server {
             return None;
         }
         let version = attr.version;
+        // The reading counts, wherever the bytes come from.
+        self.is_read_again((fid, version, attr.size), me);
         let lender = self
             .lending
             .best(step.now, me, (fid, version), blocks.clone())?;
@@ -332,6 +347,26 @@ impl Server {
         })
     }
 
+    /// Should a reader keep a copy of what only the kernel of its machine keeps until now?
+    fn are_copies_wanted(&mut self, step: &Step<'_>, (reader, fid): (LenderId, Fid)) -> bool {
+        if self.lending.lacks_others() {
+            return false;
+        }
+        let Ok(Some(attr)) = step.disk.attr(fid) else {
+            return false;
+        };
+        self.is_read_again((fid, attr.version, attr.size), reader)
+    }
+
+    /// A client asks for bytes of this version of a file of this size: is the file read again?
+    fn is_read_again(&mut self, of: (Fid, u64, u64), reader: LenderId) -> bool {
+        let Lending {
+            rereads, lenders, ..
+        } = &mut self.lending;
+        let is_there = |reader| lenders.contains_key(&reader);
+        self.options.reread_files.is_none() || rereads.is_again(of, reader, is_there)
+    }
+
     /// A reader is sent to a lender, and lends the blocks itself from now on: those that it waits
     /// for, too.
     pub(crate) fn note_elsewhere(&mut self, session: SessionId, elsewhere: &Elsewhere) {
@@ -349,26 +384,43 @@ impl Server {
         }
     }
 
-    /// A reader is sent the bytes from here, and lends them from now on.
+    /// A reader is sent the bytes from here; if the file is one that is read again, the reader
+    /// lends them from now on.
     pub(crate) fn note_sent(
         &mut self,
         step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
         (outcome, bulk): (&Outcome, Bulk),
     ) {
-        let (&Op::Read { fid, offset, .. }, Outcome::Read { .. }) = (&request.op, outcome) else {
+        let (&Op::Read { fid, offset, .. }, &Outcome::Read { len, .. }) = (&request.op, outcome)
+        else {
             return;
         };
         let Some(me) = self.lending.of_session.get(&session).copied() else {
             return;
         };
         let takes_part = self.lending.lenders.contains_key(&me);
-        if request.lenders == Lenders::None || !takes_part || !offset.is_multiple_of(BLOCK) {
+        if request.lenders == Lenders::None || !takes_part {
             return;
         }
         let Ok(Some(attr)) = step.disk.attr(fid) else {
             return;
         };
+        let of = (fid, attr.version, attr.size);
+        let again = match self.options.reread_files {
+            None => true,
+            Some(most) => {
+                let Lending {
+                    rereads, lenders, ..
+                } = &mut self.lending;
+                let is_there = |reader| lenders.contains_key(&reader);
+                rereads.on_sent(most, of, (me, len), is_there)
+            }
+        };
+        let kept = request.lenders != Lenders::Passing && offset.is_multiple_of(BLOCK);
+        if !again || self.lending.lacks_others() || !kept {
+            return;
+        }
         let digests = step.disk.digests(bulk);
         self.lending.counts.sent += digests.len() as u64;
         let limit = self.options.hints;
@@ -378,15 +430,29 @@ impl Server {
         }
     }
 
-    /// A lender that has failed somebody is not named for a while: longer each time in a row.
+    /// A lender has not answered a reader in time, or not as it should.
+    fn on_failing(
+        &mut self,
+        now: Time,
+        lender: LenderId,
+        (fid, blocks): (Fid, core::ops::Range<u64>),
+    ) {
+        self.lending.counts.failing += 1;
+        self.lending.withdraw(lender, fid, blocks);
+        self.rest(now, lender);
+    }
+
+    /// A lender that has failed somebody is not named for a while: longer each time in a row, so
+    /// that a machine which others cannot reach delays them ever more seldom.
     fn rest(&mut self, now: Time, lender: LenderId) {
+        let rest = |failed: u32| self.options.rest_ns << failed.min(DOUBLED);
         if let Some(known) = self.lending.lenders.get_mut(&lender) {
-            if now > known.rests + FORGIVEN_NS {
+            let last = rest(known.failed.saturating_sub(1));
+            if now > known.rests + FORGIVEN_NS.max(last) {
                 known.failed = 0;
             }
-            let doubled = known.failed.min(5);
+            known.rests = now + rest(known.failed);
             known.failed += 1;
-            known.rests = now + (self.options.rest_ns << doubled);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Files whose changes cannot leave yet: the machine asks for their turn again and again, and its
 //! state does not grow by that.
 
-use crate::support::world::{SERVER, World};
+use crate::support::world::{Manner, SERVER, World};
 use logic::client::{Call, How};
 use wire::{Access, Fid, Name, Op, Time};
 
@@ -17,7 +17,12 @@ fn name(file: usize) -> Name {
 fn changed() -> World {
     let (root, usual) = (Fid::root(1), logic::client::Options::default());
     let limits = (usual.part, 0, 0, None);
-    let mut world = World::new(&['A'], limits, (true, false), 100_000 * SECOND);
+    let manner = Manner {
+        announced: true,
+        room_ahead: false,
+        rereads: false,
+    };
+    let mut world = World::new(&['A'], limits, &manner, 100_000 * SECOND);
     for file in 0..FILES {
         world.disk.put(0, (root, &name(file)), b"old".to_vec());
     }

@@ -9,7 +9,8 @@
 //!     cell A B                    a server and connected clients (`in parts of 1`: a restarted
 //!                                 server is told one thing a message; `with bytes ahead`;
 //!                                 `with delegation`; `fenced after 300`: who is silent for so many
-//!                                 seconds, not for a month)
+//!                                 seconds, not for a month; `passing`: kernels keep what
+//!                                 is read once, and lending begins with the second reading)
 //!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
 //!     quiet / trace               what follows is not traced / is traced
 //!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened

@@ -418,10 +418,8 @@ impl Client {
         let withholds = pages && self.withholds_pages(fid);
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
         let node = self.node(fid);
-        let lasting = reply
-            .grants
-            .iter()
-            .any(|grant| grant.right >= Right::Shared);
+        let mut rights = reply.grants.iter().map(|grant| grant.right);
+        let lasting = rights.any(|right| right >= Right::Shared);
         let overtaken = reply.grants.iter().any(|grant| grant.epoch < granted);
         let outdated = overtaken || node.outdates(id, lasting);
         let counts = accepted && !outdated;
@@ -449,6 +447,7 @@ impl Client {
             // A recall or an own change has overtaken the answer: bytes that the kernel would keep
             // may be outdated.
             Outcome::Read { .. } => self.start(step, ticket),
+            Outcome::Elsewhere(_) => self.on_reread(step, (ticket, fid)),
             Outcome::Refused(refusal) => {
                 node.kernel.ends_read(ticket);
                 self.finish(step, ticket, Done::Refused(refusal));

@@ -11,14 +11,14 @@ use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Slot};
 use crate::client::mutant::Mutant;
-use crate::client::node::{FillStart, Range};
+use crate::client::node::{FillStart, Node, Range};
 use crate::client::notices::Invalidate;
 use crate::client::piece::Piece;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Caller, Epoch, Fid, Op, Right};
+use wire::{Caller, Epoch, Fid, Op, Right, VERSION_OF_PASSING};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -49,6 +49,9 @@ impl Client {
             return;
         }
         let passes = pages && self.passes_by(fid, (offset, len));
+        if passes {
+            self.lending.passes();
+        }
         let node = self.node(fid);
         if passes || !node.cached() {
             let hold = node.hold(0);
@@ -83,10 +86,11 @@ impl Client {
         let end = offset.saturating_add(u64::from(len));
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let node = self.nodes.get(&fid);
-        // A client that lends keeps a copy: the kernel's cannot be lent.
+        // The kernel's copy cannot be lent, so a client that lends keeps one if others want it.
+        let lent = |node: &Node| node.is_reread || self.version < VERSION_OF_PASSING;
+        let lent = |node: &Node| self.lending.lends() && lent(node);
         len >= self.options.passing_bytes
-            && !self.lending.lends()
-            && node.is_some_and(|node| node.right == Right::Shared)
+            && node.is_some_and(|node| node.right == Right::Shared && !lent(node))
             && self.cache.span(fid, blocks).all(|found| found.is_none())
     }
 

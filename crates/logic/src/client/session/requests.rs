@@ -5,6 +5,7 @@
 //! neither is said twice.
 
 use super::LinkState;
+use super::versions::lenders_in;
 use crate::Ticket;
 use crate::client::api::Output;
 use crate::client::lending::is_offer;
@@ -199,6 +200,7 @@ impl Client {
         let after = self.requests.get(&id)?.request.after;
         let waits = self.requests.contains_key(&after);
         let sent = self.requests.get_mut(&id)?;
+        sent.request.lenders = lenders_in(self.version, sent.request.lenders);
         sent.request.after = if waits { after } else { 0 };
         sent.left.get_or_insert(now);
         sent.said = true;

@@ -3,7 +3,16 @@
 use crate::Ticket;
 use crate::client::api::Done;
 use crate::client::{Client, Step};
-use wire::{Op, Outcome, Refusal, RequestId};
+use wire::{Lenders, Op, Outcome, Refusal, RequestId, VERSION_OF_PASSING};
+
+/// Which lenders a request names to a server of this version: an older program may have taken the
+/// server's place since the request was made.
+pub(crate) fn lenders_in(version: u32, lenders: Lenders) -> Lenders {
+    match lenders {
+        Lenders::Passing if version < VERSION_OF_PASSING => Lenders::None,
+        other => other,
+    }
+}
 
 impl Client {
     /// Is the operation refused to its caller, as the server's program does not know it?

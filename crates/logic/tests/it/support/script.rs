@@ -1,6 +1,6 @@
 //! Reads a scenario's commands, runs them and writes the trace between them.
 
-use super::world::{SERVER, World};
+use super::world::{Manner, SERVER, World};
 use logic::client::{self, Call, How, Input};
 use logic::peers::Policy;
 use logic::server;
@@ -78,6 +78,10 @@ pub fn run(text: &str) -> String {
                 [names @ .., "with", "silent", "opens"] => (names, true),
                 names => (names, false),
             };
+            let (names, rereads) = match names {
+                [names @ .., "passing"] => (names, true),
+                names => (names, false),
+            };
             let (names, room) = match names {
                 [names @ .., "and", "room"] => (names, true),
                 names => (names, false),
@@ -95,7 +99,12 @@ pub fn run(text: &str) -> String {
                 names => (names, (usual.part, 0, 0, None)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names, limits, (!silent, room), silent_ns));
+            let manner = Manner {
+                announced: !silent,
+                room_ahead: room,
+                rereads,
+            };
+            world = Some(World::new(&names, limits, &manner, silent_ns));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");

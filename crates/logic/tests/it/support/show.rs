@@ -265,6 +265,7 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         }
         Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
+        Outcome::Elsewhere(Elsewhere { lender: 0, .. }) => "that is read again".to_owned(),
         Outcome::Elsewhere(Elsewhere {
             len,
             size,
@@ -398,6 +399,7 @@ fn asked(disk: &MemoryDisk, request: &Request) -> String {
     let lenders = match request.lenders {
         Lenders::None => "",
         Lenders::Any => ", from anybody",
+        Lenders::Passing => ", passing",
         Lenders::Lacking(_) => ", since it was lacking there",
         Lenders::Failing(_) => ", since that has failed",
     };

@@ -45,6 +45,8 @@ pub struct World {
     began: Time,
     shown: Time,
     silent_ns: Time,
+    /// Lending begins with the second reading of a file.
+    rereads: bool,
     server: Server,
     pub disk: MemoryDisk,
     pub machines: BTreeMap<char, Machine>,
@@ -83,9 +85,20 @@ pub struct World {
 /// kept.
 type Limits = (usize, u32, u32, Option<Time>);
 
-fn options(silent_ns: Time) -> server::Options {
+/// How the cell is set up.
+pub struct Manner {
+    /// Clients say what they open.
+    pub announced: bool,
+    /// Room is given ahead.
+    pub room_ahead: bool,
+    /// Lending begins with the second reading of a file, and kernels keep what is read once.
+    pub rereads: bool,
+}
+
+fn options(silent_ns: Time, rereads: bool) -> server::Options {
     server::Options {
         silent_ns,
+        reread_files: rereads.then_some(2),
         watch_changes: WATCH_CHANGES,
         ..server::Options::default()
     }
@@ -96,16 +109,23 @@ impl World {
     pub fn new(
         names: &[char],
         (part, ahead_bytes, walk_entries, keep_ns): Limits,
-        (announced, room_ahead): (bool, bool),
+        manner: &Manner,
         silent_ns: Time,
     ) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
-        let server = Server::new(options(silent_ns), now, (boot, Fid::root(1)), (vec![], 0));
+        let usual = client::Options::default();
+        let server = Server::new(
+            options(silent_ns, manner.rereads),
+            now,
+            (boot, Fid::root(1)),
+            (vec![], 0),
+        );
         let mut world = Self {
             now,
             began: now,
             shown: now,
             silent_ns,
+            rereads: manner.rereads,
             server,
             disk: MemoryDisk::new(),
             machines: BTreeMap::new(),
@@ -131,9 +151,14 @@ impl World {
                 walk_misses: 2,
                 part,
                 keep_ns,
-                announced,
-                room_ahead,
+                announced: manner.announced,
+                room_ahead: manner.room_ahead,
                 lends: client::Lends::Idle,
+                passing_bytes: if manner.rereads {
+                    1
+                } else {
+                    usual.passing_bytes
+                },
                 ..Default::default()
             },
             questions: BTreeMap::new(),

@@ -1,7 +1,10 @@
-//! Messages about blocks that clients keep for each other: versions 22 and 23 of the protocol.
+//! Messages about blocks that clients keep for each other: versions 22 to 24 of the protocol.
 
 use super::{elsewhere, fid};
-use wire::{Handed, Last, Leaving, Spare, ToClient, ToServer, limits};
+use wire::{
+    Elsewhere, Handed, Last, Leaving, Lenders, Op, Outcome, Request, Spare, ToClient, ToServer,
+    limits,
+};
 
 /// Those that version 22 of the protocol has added.
 pub fn kept_to_server() -> Vec<ToServer> {
@@ -52,4 +55,31 @@ pub fn last_to_client() -> Vec<ToClient> {
         count: limits::LENT_BLOCKS,
     };
     vec![ToClient::Last(vec![last(0), last(1 << 20)])]
+}
+
+/// A request of version 24: for bytes that only a kernel is to keep.
+pub fn passing_to_server() -> Vec<ToServer> {
+    let read = Op::Read {
+        fid: fid(9),
+        offset: 1 << 20,
+        len: 1 << 18,
+    };
+    let request = Request {
+        keeps: true,
+        lenders: Lenders::Passing,
+        ..Request::new(7, read)
+    };
+    vec![ToServer::Request(request)]
+}
+
+/// Its answer: the file is read again.
+pub fn passing_to_client() -> Vec<ToClient> {
+    let reply = Outcome::Elsewhere(Elsewhere::nobody(fid(9))).into();
+    vec![ToClient::Reply {
+        id: 7,
+        reply,
+        clock: 1 << 40,
+        renews: true,
+        stable: 300,
+    }]
 }

@@ -5,7 +5,9 @@ mod keeping;
 mod stream;
 mod volumes;
 
-pub use keeping::{kept_to_client, kept_to_server, last_to_client};
+pub use keeping::{
+    kept_to_client, kept_to_server, last_to_client, passing_to_client, passing_to_server,
+};
 use stream::{stream_chunk, stream_head};
 use volumes::{release_ops, room, volume_info, volume_ops};
 use wire::*;
@@ -463,6 +465,7 @@ pub fn to_server() -> Vec<ToServer> {
     let mut all = first_to_server();
     all.extend(added_to_server());
     all.extend(kept_to_server());
+    all.extend(passing_to_server());
     all
 }
 
@@ -470,6 +473,7 @@ pub fn to_client() -> Vec<ToClient> {
     let mut all = first_to_client();
     all.extend(kept_to_client());
     all.extend(last_to_client());
+    all.extend(passing_to_client());
     all
 }
 

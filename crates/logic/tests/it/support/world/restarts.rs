@@ -22,7 +22,7 @@ impl World {
     fn next_server(&self, held: Option<Vec<(u64, Fid, Right)>>) -> Server {
         let known = self.disk.sessions.iter().copied().collect();
         let away: Vec<u64> = self.disk.away.iter().copied().collect();
-        let (options, root) = (options(self.silent_ns), Fid::root(1));
+        let (options, root) = (options(self.silent_ns, self.rereads), Fid::root(1));
         let server = Server::new(options, self.now, (self.boot, root), (known, 0)).knowing(held);
         server.after(self.left.clone()).without(&away)
     }
