@@ -64,20 +64,10 @@ impl Fleet {
         let group = Group::new(name, 1024)?;
         let disk = SlowDisk::new(&scratch, 256);
         let mut machines = Machines::new(&[&["server"], &CLIENTS[..]].concat());
-        let data = disk.path().join("a");
-        let data = data.display();
-        machines.must("server", &format!("ariel cell init --data {data}"));
+        let data = disk.path().join("a").display().to_string();
         let procs = group.path().join("cgroup.procs");
-        let serve = format!(
-            "echo $$ > {} && exec ariel serve --data {data} --listen 0.0.0.0:7070 --daemon",
-            procs.display()
-        );
-        machines.must("server", &serve);
-        let token = format!("ariel join-token --data {data} --uses 6 --expires 1h > line");
-        machines.must("server", &token);
-        for client in CLIENTS {
-            machines.must(client, "ariel join < line");
-        }
+        let within = format!("echo $$ > {}", procs.display());
+        machines.make_cell(("server", &CLIENTS), &data, &within);
         let own = format!("ariel mount server:7070 /mnt --credentials {data}/cell/machine");
         machines.must("server", &own);
         let mount = machines.at("server", "/mnt");

@@ -1,12 +1,13 @@
 //! Clients keep blocks for each other: a working set that is too large for the machine that reads
 //! it stays in the memory of idle ones, whatever becomes of these.
 
-use crate::harness::process::{ariel, run, text};
+use crate::harness::process::{ariel, run, shell_ok, text};
 use crate::harness::status::status;
-use crate::harness::{Cell, Mount, eventually};
+use crate::harness::{Cell, Mount, eventually, has_program, long};
 use crate::lending::{bytes, cell, figure, forget, lending, put, server_sent};
 use std::fs;
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
@@ -169,4 +170,78 @@ fn a_policy_that_ends_leaves_nothing_kept() {
         assert!(none, "{policy}: {:#}", status(mounts[1].path()));
     }
     pass(&cell, &mounts[0]);
+}
+
+/// Waits until a machine is handed nothing more.
+fn await_settled(mount: &Mount) {
+    let mut taken = None;
+    let settled = eventually(LIMIT, || {
+        let before = taken.replace(figure(mount.path(), "taken"));
+        std::thread::sleep(Duration::from_millis(200));
+        taken == before
+    });
+    assert!(settled, "{:#}", status(mount.path()));
+}
+
+/// The time of a compile in a directory.
+fn compile(dir: &Path) -> Duration {
+    let began = Instant::now();
+    shell_ok(dir, "for file in *.c; do gcc -O1 -c $file || exit 1; done");
+    began.elapsed()
+}
+
+#[test]
+fn a_compile_on_a_machine_that_keeps_blocks_takes_as_long_as_without() {
+    let test = "keeps_and_compiles";
+    if !has_program(test, "gcc") {
+        return;
+    }
+    let Some((cell, mounts)) = fleet(test, "fleet", 2) else {
+        return;
+    };
+    let (other, own) = (&mounts[0], &mounts[1]);
+    let dir = own.join("project");
+    fs::create_dir(&dir).unwrap();
+    let (rounds, files) = if long() { (31, 30) } else { (1, 4) };
+    for n in 0..files {
+        let source = format!(
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+             int part{n}(int x) {{ return printf(\"%d\", x + {n}); }}\n"
+        );
+        fs::write(dir.join(format!("part{n}.c")), source).unwrap();
+    }
+    let one = |policy: &str| {
+        let output = run(&mut ariel(&["cooperate", cell.addr(), policy]));
+        assert!(output.status.success(), "{}", text(&output));
+        two_passes(&cell, other);
+        if policy != "off" {
+            await_kept(own, 1024);
+        }
+        await_settled(own);
+        compile(&dir)
+    };
+    compile(&dir);
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let order = if round % 2 == 0 {
+            ["fleet", "off"]
+        } else {
+            ["off", "fleet"]
+        };
+        for policy in order {
+            let times = if policy == "off" {
+                &mut without
+            } else {
+                &mut with
+            };
+            times.push(one(policy));
+        }
+    }
+    // Other programs of the machine only add to a time.
+    let least = |times: Vec<Duration>| times.into_iter().min().unwrap().as_secs_f64();
+    let ratio = least(with) / least(without);
+    println!("a compile beside kept blocks takes {ratio:.3} of the time without");
+    // A single round beside other tests says nothing; a program that is not optimised costs more.
+    let most = if cfg!(debug_assertions) { 1.1 } else { 1.03 };
+    assert!(!long() || ratio < most, "{ratio}");
 }

@@ -32,6 +32,7 @@ mod cli;
 mod cli_daemons;
 mod cli_mounts;
 mod clocks;
+mod cold_file;
 mod config;
 mod contention;
 mod damage;

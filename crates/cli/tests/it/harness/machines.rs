@@ -116,6 +116,35 @@ impl Machines {
         });
     }
 
+    /// Makes a cell: one machine serves `data`, in a shell that has done `first`; the others join.
+    pub fn make_cell(&mut self, (server, clients): (&str, &[&str]), data: &str, first: &str) {
+        self.must(server, &format!("ariel cell init --data {data}"));
+        let serve = format!("ariel serve --data {data} --listen 0.0.0.0:7070 --daemon");
+        self.must(server, &format!("{first} && exec {serve}"));
+        let token = format!("ariel join-token --data {data} --expires 1h");
+        let uses = clients.len();
+        self.must(server, &format!("{token} --uses {uses} > line"));
+        for client in clients {
+            self.must(client, "ariel join < line");
+        }
+    }
+
+    /// Each machine sends and gets so many bits in a second at most, from now on.
+    pub fn slow(&self, mbit: u32) {
+        let rate = format!("{mbit}mbit");
+        let held = |space: &str, device: &str| {
+            let mut tc = Command::new("tc");
+            tc.args(["-n", space, "qdisc", "replace", "dev", device, "root"]);
+            tc.args(["tbf", "rate", &rate, "burst", "256kb", "latency", "50ms"]);
+            let output = run(&mut tc);
+            assert!(output.status.success(), "{device}: {}", text(&output));
+        };
+        for (at, machine) in self.machines.iter().enumerate() {
+            held(&machine.space, "eth0");
+            held(&self.tag, &format!("v{}", at + 1));
+        }
+    }
+
     /// A directory that all machines see, where their commands run.
     pub fn path(&self) -> &Path {
         self.shared.path()
