@@ -11,13 +11,10 @@ use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Piece, Step};
 use crate::footprint::Footprint;
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{
-    Access, Attr, Caller, Fid, Grant, Kind, Op, Outcome, Refusal, Reply, RequestId, Right, Set,
-};
+use wire::{Access, Attr, Fid, Grant, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
 
 impl Client {
     /// A reply is taken in, at its turn.
@@ -336,19 +333,10 @@ impl Client {
         let node = self.node(fid);
         node.kernel.is_told_attr(step.now);
         let own = node.right == Right::Exclusive && node.attr.is_some();
-        let outdated = attr.kind == Kind::File && set.size.is_none() && id <= node.recalled;
-        if outdated && node.held().is_none() && !vouched {
-            // The server answered without what was written back since, and the kernel would take
-            // the size over.
-            let (caller, hold) = (Caller::default(), node.hold(0));
-            if let Some(running) = self.calls.get_mut(&ticket) {
-                running.set = Some(Box::new(attr));
-            }
-            let op = Op::GetAttr { fid };
-            self.note_sent(&op);
-            self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
+        if set.size.is_none() && !vouched && self.is_set_outdated(step, (ticket, id, fid), &attr) {
             return;
         }
+        let node = self.node(fid);
         if let (true, Some(size)) = (own && !node.was_given_later(&attr), set.size) {
             self.cut(step, fid, size);
         }

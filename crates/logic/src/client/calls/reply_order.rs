@@ -6,11 +6,14 @@
 //! earlier question vouches for nothing any more: it may bring a right, but neither attributes nor
 //! a name nor pages are kept by it.
 
-use crate::client::Client;
+use crate::Ticket;
 use crate::client::node::Node;
+use crate::client::session::requests::Why;
+use crate::client::{Client, Step};
 use crate::footprint::Footprint;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wire::{Attr, Fid, Grant, Op, Outcome, RequestId, Right};
+use wire::{Attr, Caller, Fid, Grant, Kind, Op, Outcome, RequestId, Right};
 
 impl Client {
     /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
@@ -89,6 +92,35 @@ impl Client {
             node.has_no_xattrs();
         }
         vouches
+    }
+
+    /// Did the server answer a change of attributes without what was written back since? The
+    /// kernel would take the size over, so the attributes are asked for once more then.
+    pub(crate) fn is_set_outdated(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id, fid): (Ticket, RequestId, Fid),
+        attr: &Attr,
+    ) -> bool {
+        let node = self.node(fid);
+        let held = node.held().map(|held| held.version);
+        let own = node.right == Right::Exclusive;
+        let overtaken = !own && held.is_some_and(|version| version > attr.version);
+        let outdated = overtaken || (held.is_none() && id <= node.recalled);
+        if attr.kind != Kind::File || !outdated {
+            return false;
+        }
+        if overtaken {
+            node.attr = None; // it may be without what was set
+        }
+        let (caller, hold) = (Caller::default(), node.hold(0));
+        if let Some(running) = self.calls.get_mut(&ticket) {
+            running.set = Some(Box::new(attr.clone()));
+        }
+        let op = Op::GetAttr { fid };
+        self.note_sent(&op);
+        self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
+        true
     }
 }
 
