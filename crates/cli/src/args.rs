@@ -6,6 +6,7 @@ mod cell;
 mod cooperate;
 mod group;
 mod internal;
+mod lend;
 mod lifetime;
 mod login;
 mod look;
@@ -272,10 +273,8 @@ pub(crate) struct MountArgs {
     pub(crate) intr: bool,
     #[command(flatten)]
     pub(crate) memory: memory::CacheArgs,
-    /// Lend cached blocks to other mounts, if the server says that mounts do so: `idle`, while no
-    /// program here waits for memory and no battery is emptied; `never`: nor borrow any
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lend::Idle)]
-    pub(crate) lend: Lend,
+    #[command(flatten)]
+    pub(crate) lend: lend::LendArgs,
     /// Age at which changed blocks are written back
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) write_delay: u64,
@@ -334,17 +333,6 @@ impl Transport {
             Transport::Dev => "dev",
         }
     }
-}
-
-/// When are cached blocks lent to other mounts?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Lend {
-    /// Never, and none are borrowed.
-    Never,
-    /// When the machine has nothing better to do.
-    Idle,
-    /// Always.
-    Always,
 }
 
 /// Does the kernel announce opens and closes?

@@ -1,6 +1,6 @@
 //! `ariel mount`: a mount as a process, in the foreground or as a daemon.
 
-use crate::args::{Cache, Lend, MountArgs, Opens, RemountArgs, Transport};
+use crate::args::{Cache, MountArgs, Opens, RemountArgs, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
@@ -12,7 +12,6 @@ use crate::trace::relay as accesses;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
 use cell::Renewal;
-use client::front::Lends;
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions, Servers};
 use fuse::mount::MountId;
@@ -167,11 +166,8 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         volume: args.volume.as_ref().map(ToString::to_string),
         servers: None,
         hides_snapshots: args.hide_snapshots,
-        lends: match args.lend {
-            Lend::Never => Lends::Never,
-            Lend::Idle => Lends::Idle,
-            Lend::Always => Lends::Always,
-        },
+        lends: args.lend.lends(),
+        lend_limits: args.lend.limits(),
         name: name(point),
     }
 }

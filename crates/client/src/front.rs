@@ -47,6 +47,8 @@ pub type Waiting = logic::client::Waiting;
 pub type MachineOptions = logic::client::Options;
 /// When blocks are lent to other clients.
 pub type Lends = logic::client::Lends;
+/// How much a client does for others at most.
+pub type LendLimits = logic::client::LendLimits;
 /// The machine's figures.
 pub type Figures = logic::client::Figures;
 /// Between what the size of the cache varies.

@@ -334,6 +334,7 @@ impl Plan {
             walk_pause_ns: MS,
             passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
             keep_ns: Self::keep_ns(lease_ns),
+            lend_limits: crate::lending::limits(lease_ns),
             ..logic::client::Options::default()
         };
         let server = server_options(rng, lease_ns, small);

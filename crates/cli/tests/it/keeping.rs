@@ -109,6 +109,23 @@ fn what_a_machine_keeps_for_others_its_own_programs_read_without_the_server() {
 }
 
 #[test]
+fn no_more_is_kept_than_the_owner_of_a_machine_allows() {
+    let Some((cell, mounts)) = fleet("keeps_a_share", "fleet", 1) else {
+        return;
+    };
+    let share = [&CACHE[..], &["--lend-mib", "2"]].concat();
+    let keeper = lending(&cell, 1, &share).remove(0);
+    let none = [&CACHE[..], &["--lend-mib", "0"]].concat();
+    let other = lending(&cell, 1, &none).remove(0);
+    two_passes(&cell, &mounts[0]);
+    await_kept(&keeper, 256);
+    pass(&cell, &mounts[0]);
+    let kept = figure(keeper.path(), "kept");
+    assert!(kept <= 512, "{kept} blocks of 4 KiB");
+    assert_eq!(figure(other.path(), "kept"), 0);
+}
+
+#[test]
 fn machines_that_keep_blocks_may_die_stop_or_lose_their_server() {
     let Some((mut cell, mut mounts)) = fleet("keepers_die", "fleet", 4) else {
         return;

@@ -199,6 +199,29 @@ fn lending_begins_and_ends_while_the_server_runs() {
     assert!(!output.status.success());
 }
 
+#[test]
+fn a_lender_keeps_to_the_rate_that_its_owner_has_set() {
+    let Some(cell) = greedy("a_lender_keeps_to_its_rate") else {
+        return;
+    };
+    let content = bytes(9, 8 * MIB);
+    put(&cell, "f", &content);
+    let lender = lending(&cell, 1, &["--lend-mbit", "8"]).remove(0);
+    let reader = lending(&cell, 1, &[]).remove(0);
+    read_twice(&lender, "f", &content);
+    let began = Instant::now();
+    assert!(fs::read(reader.join("f")).unwrap() == content);
+    let took = began.elapsed();
+    let lent = figure(lender.path(), "lent") * 4096;
+    println!("{lent} bytes were lent in {took:?}");
+    // A quarter of a second's worth ahead, and one answer.
+    let most = 1e6 * (took.as_secs_f64() + 0.25) + MIB as f64;
+    assert!(
+        lent > 0 && (lent as f64) <= most,
+        "{lent} bytes in {took:?}"
+    );
+}
+
 /// Reads a file whose only lender is killed, or else stopped: how long it takes.
 fn read_beside(name: &str, killed: bool) -> Option<Duration> {
     let cell = greedy(name)?;

@@ -6,7 +6,7 @@ use crate::harness::cell::{CellOptions, INSECURE};
 use crate::harness::machines::Machines;
 use crate::harness::{Cell, eventually, real_system};
 use crate::servers::{can_have_servers, start_of, with_one_tree};
-use client::front::{CacheSize, Lends, Missing};
+use client::front::{CacheSize, LendLimits, Lends, Missing};
 use fuse::front::{Keeping, Mount, MountOptions, Place, Servers};
 use net::{
     Addresses, CloseReason, Entrance, Events, Link, LinkId, ListenOptions, Listener, Speaks,
@@ -122,6 +122,7 @@ impl Led {
             servers: Some(Arc::clone(&known) as Arc<dyn Servers>),
             hides_snapshots: false,
             lends: Lends::Never,
+            lend_limits: LendLimits::default(),
             name: name.to_owned(),
         });
         let mount = mount.unwrap();

@@ -4,7 +4,7 @@ use super::{files, no_complaints, root, shown};
 use std::collections::BTreeSet;
 
 /// Words that mean in `logic` what they mean everywhere.
-const PLAIN: [&str; 82] = [
+const PLAIN: [&str; 83] = [
     "api",
     "apply",
     "arrival",
@@ -60,6 +60,7 @@ const PLAIN: [&str; 82] = [
     "poll",
     "queue",
     "range",
+    "rate",
     "reach",
     "read",
     "record",

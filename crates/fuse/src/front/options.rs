@@ -2,7 +2,7 @@
 
 use client::Server;
 use client::front::CacheSize;
-use client::front::Lends;
+use client::front::{LendLimits, Lends};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ pub struct MountOptions {
     pub hides_snapshots: bool,
     /// When it lends cached blocks to other mounts, if the server says that mounts do so.
     pub lends: Lends,
+    /// How much it lends, and keeps for other mounts.
+    pub lend_limits: LendLimits,
     /// A name for people: host and mount point.
     pub name: String,
 }

@@ -52,6 +52,7 @@ pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
             volume: options.volume.clone().unwrap_or_default().into(),
             lends: options.lends,
+            lend_limits: options.lend_limits,
             ..MachineOptions::default()
         },
         memory: options.cache.bounds(),

@@ -14,6 +14,7 @@
 
 mod borrowing;
 mod keeping;
+mod rate;
 
 use super::api::Output;
 use super::data::cache::{BlockState, Weights};
@@ -25,6 +26,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use borrowing::Borrowing;
 use keeping::{Sharing, Taking};
+use rate::Rate;
 use wire::limits::BLOCK_BYTES;
 use wire::{Capability, Elsewhere, Fid, Lenders, Secret, Time, ToClient, ToServer};
 
@@ -140,6 +142,7 @@ pub(crate) struct Lending {
     /// The server has said that clients keep blocks for each other.
     sharing: Option<Sharing>,
     taking: BTreeMap<u64, Taking>,
+    rate: Rate,
     /// The `lenders` of the next request for blocks, if not the usual ones.
     instead: Option<Lenders>,
     pub(crate) counts: LendingFigures,
@@ -295,7 +298,8 @@ impl Client {
 
     fn on_asked(&mut self, step: &mut Step<'_>, ask: u64, capability: Capability) {
         let over = capability.until < self.clock.about(step.now);
-        let turns_away = self.lending.busy || !self.lending.lends();
+        let spent = self.lending.rate.is_spent(step.now);
+        let turns_away = self.lending.busy || !self.lending.lends() || spent;
         if over || turns_away || self.lending.asked.len() >= ASKED {
             return lend_nothing(step, ask);
         }
@@ -359,6 +363,10 @@ impl Client {
         };
         // Not touched: a lent block has another copy now, and others may have none.
         self.lending.counts.lent += have.len() as u64;
+        if let Some(per_second) = self.options.lend_limits.lent_bytes_per_s {
+            let bytes = have.len() as u64 * u64::from(BLOCK_BYTES);
+            self.lending.rate.spend(step.now, bytes, per_second);
+        }
         let bulk = slots.into_iter().map(piece).collect();
         step.out
             .push(Output::Peer(PeerOutput::Lent { ask, have, bulk }));

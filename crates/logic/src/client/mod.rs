@@ -32,7 +32,7 @@ pub use figures::{Figures, TokenLine};
 pub use lending::{LendingFigures, PeerInput, PeerOutput};
 pub use mutant::Mutant;
 pub use notices::{Event, Invalidate, Waiting, Waits};
-pub use options::{Lends, Options};
+pub use options::{LendLimits, Lends, Options};
 pub use piece::Piece;
 
 use crate::Ticket;
@@ -197,6 +197,7 @@ impl Step<'_> {
 fn cache_of(options: &Options) -> Cache {
     let mut cache = Cache::new(options.slots.max(16), options.least_slots);
     cache.set_dirty_most(options.dirty_slots);
+    cache.set_kept_most(options.lend_limits.kept_blocks);
     cache
 }
 

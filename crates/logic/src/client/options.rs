@@ -15,6 +15,24 @@ pub enum Lends {
     Always,
 }
 
+/// How much a client does for others at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LendLimits {
+    /// Blocks that are kept for others.
+    pub kept_blocks: u32,
+    /// Bytes that are lent in a second; `None`: as many as others ask for.
+    pub lent_bytes_per_s: Option<u64>,
+}
+
+impl Default for LendLimits {
+    fn default() -> Self {
+        Self {
+            kept_blocks: u32::MAX,
+            lent_bytes_per_s: None,
+        }
+    }
+}
+
 /// The limits and delays of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -71,6 +89,8 @@ pub struct Options {
     pub room_ahead: bool,
     /// When it lends blocks of its cache to other clients, if the server says that clients do so.
     pub lends: Lends,
+    /// How much it lends, and keeps for others.
+    pub lend_limits: LendLimits,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<super::Mutant>,
 }
@@ -101,6 +121,7 @@ impl Default for Options {
             volume: Vec::new(),
             room_ahead: true,
             lends: Lends::Never,
+            lend_limits: LendLimits::default(),
             mutant: None,
         }
     }

@@ -19,14 +19,38 @@ struct Kept {
 }
 
 /// All blocks that are kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Keeping {
+    /// How many they may be.
+    most: u32,
     index: BTreeMap<(Fid, u64), Kept>,
     /// By their last use.
     order: BTreeSet<(Time, Slot)>,
 }
 
+impl Default for Keeping {
+    fn default() -> Self {
+        Self {
+            most: u32::MAX,
+            index: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }
+    }
+}
+
 impl Cache {
+    /// So many blocks may be kept for other machines.
+    pub(crate) fn set_kept_most(&mut self, blocks: u32) {
+        self.keeping.most = blocks;
+    }
+
+    /// How many more they may be.
+    fn kept_room(&self) -> u32 {
+        self.keeping
+            .most
+            .saturating_sub(self.keeping.index.len() as u32)
+    }
+
     pub(crate) fn kept(&self) -> u64 {
         self.keeping.index.len() as u64
     }
@@ -84,13 +108,16 @@ impl Cache {
             }
             self.drop_kept((fid, block));
         }
-        let slot = match self.vacant() {
-            Some(slot) => slot,
-            None => {
-                let slot = self.evict(weights.others, Some(used))?;
-                self.drives_out(true);
-                slot
-            }
+        let slot = match self.kept_room() {
+            0 => self.evict_kept(used)?,
+            _ => match self.vacant() {
+                Some(slot) => slot,
+                None => {
+                    let slot = self.evict(weights.others, Some(used))?;
+                    self.drives_out(true);
+                    slot
+                }
+            },
         };
         let kept = Kept {
             version,
@@ -103,6 +130,17 @@ impl Cache {
         entry.said = false;
         self.keeping.order.insert((used, slot));
         self.check();
+        Some(slot)
+    }
+
+    /// The oldest kept block goes for one that was used later: no more of them may be kept.
+    fn evict_kept(&mut self, than: Time) -> Option<Slot> {
+        let (used, slot) = self.keeping.order.first().copied()?;
+        if used >= than {
+            return None;
+        }
+        self.give_up_kept(slot);
+        self.drives_out(true);
         Some(slot)
     }
 
@@ -172,8 +210,10 @@ impl Cache {
             return (0, None);
         };
         let here = (self.index.len() + self.keeping.index.len()) as u32;
-        let free = self.bearable().saturating_sub(here);
-        let own = self.own_that_goes(weights.others);
+        let room = self.kept_room();
+        let free = self.bearable().saturating_sub(here).min(room);
+        // Where no more may be kept, one of others goes for one of others.
+        let own = self.own_that_goes(weights.others).filter(|_| room > 0);
         let own = own.map(|(age, _)| self.now.saturating_sub(age / WHOLE));
         let kept = self.keeping.order.first().map(|(used, _)| *used);
         (free, own.into_iter().chain(kept).min())
@@ -199,6 +239,23 @@ mod tests {
             cache.take(fid, block, BlockState::Clean).expect("a slot");
         }
         (cache, fid)
+    }
+
+    #[test]
+    fn no_more_blocks_are_kept_than_may_be() {
+        let (mut cache, fid) = cache(32, 4);
+        cache.set_kept_most(2);
+        assert_eq!(cache.spare().0, 2);
+        assert!(cache.keep((fid, 100, 7), 50, 1).is_some());
+        assert!(cache.keep((fid, 101, 7), 60, 1).is_some());
+        assert_eq!(cache.spare(), (0, Some(50)));
+        assert!(cache.keep((fid, 102, 7), 50, 1).is_none(), "no younger");
+        assert!(cache.keep((fid, 103, 7), 55, 1).is_some());
+        let kept = |block| cache.find_kept(fid, block, 7).is_some();
+        assert_eq!([100, 101, 102, 103].map(kept), [false, true, false, true]);
+        assert_eq!(cache.kept(), 2);
+        cache.set_kept_most(0);
+        assert!(cache.keep((fid, 104, 7), 40, 1).is_none());
     }
 
     #[test]
