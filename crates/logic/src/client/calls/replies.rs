@@ -333,7 +333,8 @@ impl Client {
         let node = self.node(fid);
         node.kernel.is_told_attr(step.now);
         let own = node.right == Right::Exclusive && node.attr.is_some();
-        if set.size.is_none() && !vouched && self.is_set_outdated(step, (ticket, id, fid), &attr) {
+        let asks = set.size.is_none() && !vouched;
+        if asks && self.asked_again_after_set(step, (ticket, id, fid), &attr) {
             return;
         }
         let node = self.node(fid);

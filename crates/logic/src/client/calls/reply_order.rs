@@ -94,19 +94,18 @@ impl Client {
         vouches
     }
 
-    /// Did the server answer a change of attributes without what was written back since? The
-    /// kernel would take the size over, so the attributes are asked for once more then.
-    pub(crate) fn is_set_outdated(
+    /// Asks for the attributes once more if the server answered a change of them without what was
+    /// written back since: the kernel would take the size over. True: it is asked.
+    pub(crate) fn asked_again_after_set(
         &mut self,
         step: &mut Step<'_>,
         (ticket, id, fid): (Ticket, RequestId, Fid),
         attr: &Attr,
     ) -> bool {
         let node = self.node(fid);
-        let held = node.held().map(|held| held.version);
-        let own = node.right == Right::Exclusive;
-        let overtaken = !own && held.is_some_and(|version| version > attr.version);
-        let outdated = overtaken || (held.is_none() && id <= node.recalled);
+        // Of a later version this client has heard, whatever it holds of the file now.
+        let overtaken = node.right < Right::Exclusive && node.version > attr.version;
+        let outdated = overtaken || (node.held().is_none() && id <= node.recalled);
         if attr.kind != Kind::File || !outdated {
             return false;
         }
