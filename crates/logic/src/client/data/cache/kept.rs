@@ -108,17 +108,7 @@ impl Cache {
             }
             self.drop_kept((fid, block));
         }
-        let slot = match self.kept_room() {
-            0 => self.evict_kept(used)?,
-            _ => match self.vacant() {
-                Some(slot) => slot,
-                None => {
-                    let slot = self.evict(weights.others, Some(used))?;
-                    self.drives_out(true);
-                    slot
-                }
-            },
-        };
+        let slot = self.slot_to_keep(weights.others, used)?;
         let kept = Kept {
             version,
             slot,
@@ -133,13 +123,22 @@ impl Cache {
         Some(slot)
     }
 
-    /// The oldest kept block goes for one that was used later: no more of them may be kept.
-    fn evict_kept(&mut self, than: Time) -> Option<Slot> {
-        let (used, slot) = self.keeping.order.first().copied()?;
-        if used >= than {
-            return None;
+    /// A slot for a block of others that was used then: a free one, or that of a block which is
+    /// worth less; where no more may be kept, that of an older one of others.
+    fn slot_to_keep(&mut self, weight: u32, used: Time) -> Option<Slot> {
+        let may = self.kept_room() > 0;
+        if let Some(slot) = may.then(|| self.vacant()).flatten() {
+            return Some(slot);
         }
-        self.give_up_kept(slot);
+        let slot = match may {
+            true => self.evict(weight, Some(used))?,
+            false => {
+                let (oldest, slot) = self.keeping.order.first().copied()?;
+                (oldest < used).then_some(slot)?;
+                self.give_up_kept(slot);
+                slot
+            }
+        };
         self.drives_out(true);
         Some(slot)
     }
