@@ -10,6 +10,7 @@
 //! hints go. Nobody is named who is not connected, has not said that he lends, or has failed
 //! somebody just now.
 
+mod failures;
 mod keeping;
 mod rereads;
 
@@ -18,6 +19,7 @@ use super::{Server, Step};
 use crate::peers::Policy;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use failures::Failures;
 use rereads::Rereads;
 use wire::limits::BLOCK_BYTES;
 use wire::{
@@ -30,12 +32,6 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// So many lenders of a block are known; the latest ones.
 const NAMED: usize = 4;
 
-/// A lender that has failed nobody for so long since it was named again, and for as long as it was
-/// not named, begins anew.
-const FORGIVEN_NS: Time = 60_000_000_000;
-/// The time for which it is not named is doubled so often at most.
-const DOUBLED: u32 = 10;
-
 /// A client that lends blocks.
 #[derive(Clone, Debug)]
 struct Lender {
@@ -44,9 +40,7 @@ struct Lender {
     key: Secret,
     conn: Conn,
     session: SessionId,
-    /// It is not named before this time, and how often it has failed somebody in a row.
-    rests: Time,
-    failed: u32,
+    failures: Failures,
     /// Its room for blocks of others, and when it has said so; none: it keeps nothing for them.
     spare: Option<(Spare, Time)>,
 }
@@ -122,6 +116,13 @@ impl Lending {
         self.policy.is_some_and(|policy| policy != Policy::Off)
     }
 
+    /// The files that are read again, and whether a client is there.
+    fn rereads(&mut self) -> (&mut Rereads, impl Fn(LenderId) -> bool) {
+        let lenders = &self.lenders;
+        let is_there = |lender| lenders.contains_key(&lender);
+        (&mut self.rereads, is_there)
+    }
+
     /// No client could lend to another one.
     fn lacks_others(&self) -> bool {
         self.lenders.len() < 2
@@ -178,7 +179,8 @@ impl Lending {
         }
         let may = |lender: &LenderId| {
             let known = self.lenders.get(lender);
-            *lender != me && known.is_some_and(|known| !known.addr.is_empty() && known.rests <= now)
+            *lender != me
+                && known.is_some_and(|known| !known.addr.is_empty() && known.failures.are_over(now))
         };
         found.retain(|lender, _| may(lender));
         let (lender, (count, _)) = found.into_iter().max_by_key(|(_, counts)| *counts)?;
@@ -269,8 +271,7 @@ impl Server {
             key,
             conn,
             session,
-            rests: 0,
-            failed: 0,
+            failures: Failures::default(),
             spare: None,
         };
         self.lending.lenders.insert(number, lender);
@@ -360,10 +361,7 @@ impl Server {
 
     /// A client asks for bytes of this version of a file of this size: is the file read again?
     fn is_read_again(&mut self, of: (Fid, u64, u64), reader: LenderId) -> bool {
-        let Lending {
-            rereads, lenders, ..
-        } = &mut self.lending;
-        let is_there = |reader| lenders.contains_key(&reader);
+        let (rereads, is_there) = self.lending.rereads();
         self.options.reread_files.is_none() || rereads.is_again(of, reader, is_there)
     }
 
@@ -410,10 +408,7 @@ impl Server {
         let again = match self.options.reread_files {
             None => true,
             Some(most) => {
-                let Lending {
-                    rereads, lenders, ..
-                } = &mut self.lending;
-                let is_there = |reader| lenders.contains_key(&reader);
+                let (rereads, is_there) = self.lending.rereads();
                 rereads.on_sent(most, of, (me, len), is_there)
             }
         };
@@ -439,20 +434,8 @@ impl Server {
     ) {
         self.lending.counts.failing += 1;
         self.lending.withdraw(lender, fid, blocks);
-        self.rest(now, lender);
-    }
-
-    /// A lender that has failed somebody is not named for a while: longer each time in a row, so
-    /// that a machine which others cannot reach delays them ever more seldom.
-    fn rest(&mut self, now: Time, lender: LenderId) {
-        let rest = |failed: u32| self.options.rest_ns << failed.min(DOUBLED);
         if let Some(known) = self.lending.lenders.get_mut(&lender) {
-            let last = rest(known.failed.saturating_sub(1));
-            if now > known.rests + FORGIVEN_NS.max(last) {
-                known.failed = 0;
-            }
-            known.rests = now + rest(known.failed);
-            known.failed += 1;
+            known.failures.rest(now, self.options.rest_ns);
         }
     }
 

@@ -250,7 +250,7 @@ impl Lending {
     ) -> Option<LenderId> {
         let keeps = |(id, one): &(&LenderId, &Lender)| {
             let asked = **id != me && !passed.contains(id);
-            asked && !one.addr.is_empty() && one.rests <= now && one.spare.is_some()
+            asked && !one.addr.is_empty() && one.failures.are_over(now) && one.spare.is_some()
         };
         let others = self.lenders.iter().filter(keeps);
         if how.random {
