@@ -194,6 +194,8 @@ fn await_settled(mount: &Mount) {
     let mut taken = None;
     let settled = eventually(LIMIT, || {
         let before = taken.replace(figure(mount.path(), "taken"));
+        // A machine sends no event when nothing more comes: two looks that are this far apart,
+        // where a row of blocks takes a few ms.
         std::thread::sleep(Duration::from_millis(200));
         taken == before
     });
