@@ -11,8 +11,9 @@
 //! while it is on its way takes that twice. Bytes that are stored through a mapping cannot be
 //! refused, and wait for nobody: without room they are kept until there is some.
 //!
-//! When the server recalls room, what it covers is written back and told, and nothing is kept. Room
-//! that is not used for a while goes back by itself.
+//! When the server recalls room, what it covers is written back and told, and nothing is kept. That
+//! does not wait for stranded bytes: they have lost their token, and the file that is made for them
+//! may itself need what is recalled. Room that is not used for a while goes back by itself.
 
 use crate::Ticket;
 use crate::client::api::How;
@@ -119,6 +120,13 @@ impl Client {
         let known = self.rooms.volumes.get(&volume);
         let kept = known.map_or(Room::NONE, |of| of.kept);
         kept.and(blocks(self.cache.changed_in(volume)))
+    }
+
+    /// Room for changes that must be written back or told before it goes back.
+    fn owed(&self, volume: u32) -> Room {
+        let stranded = self.stranded.keys().filter(|fid| fid.volume == volume);
+        let stranded = stranded.map(|fid| u64::from(self.cache.changed(*fid).count));
+        self.reserved(volume).without(blocks(stranded.sum()))
     }
 
     /// Room that may be used at once.
@@ -357,10 +365,10 @@ impl Client {
         let all: Vec<_> = self.rooms.volumes.iter().filter_map(recalled).collect();
         let mut left = false;
         for (volume, epoch) in all {
-            let reserved = self.reserved(volume);
+            let owed = self.owed(volume);
             let keeps = self.options.mutant == Some(Mutant::ReturnsRoomUnwritten);
             let of = self.volume_room(volume);
-            of.held = of.held.min(reserved);
+            of.held = of.held.min(owed);
             if of.held != Room::NONE && !keeps {
                 left = true;
                 continue;

@@ -6,7 +6,7 @@
 //! would get at it.
 
 use super::stranded::Stranded;
-use wire::{Attr, Caller, Set};
+use wire::{Attr, Caller, Refusal, Set};
 
 const OWNER: u16 = 0o700;
 const GROUP: u16 = 0o070;
@@ -61,6 +61,14 @@ impl Stranded {
         set.mode = (mode != made.mode & ALL).then_some(mode);
         set
     }
+}
+
+/// May it be done later? There will be room, or the user logs in again.
+pub(super) fn is_for_now(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
+    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! as lost, since nothing can be made anywhere; time alone loses none.
 
 use super::cache::BlockState;
+use super::set_aside::is_for_now;
 use crate::aside;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
@@ -126,7 +127,7 @@ impl Client {
                 stranded.base = u64::MAX;
             }
         }
-        for (_, slot, state) in self.blocks_of(fid) {
+        for (_, slot, state) in self.cache.blocks(fid, 0).collect::<Vec<_>>() {
             if let BlockState::Sending(again) = state {
                 self.cache.set(slot, BlockState::Dirty(again.unwrap_or(0)));
             }
@@ -222,9 +223,7 @@ impl Client {
         if let Outcome::Refused(refusal) = reply.outcome
             && is_for_now(refusal)
         {
-            // Tried again by the next scan.
-            stranded.phase = Phase::Waits;
-            return;
+            return self.strands_longer(step, fid, refusal);
         }
         match (stranded.phase.clone(), reply.outcome) {
             (Phase::Claims, Outcome::Attr(attr)) if any || attr.version == stranded.base => {
@@ -346,10 +345,21 @@ impl Client {
         }
         match (stranded.by_root, root) {
             (false, _) => stranded.by_root = true,
+            // No directory of the volume has more.
+            _ if *outcome == Outcome::Refused(Refusal::Quota) => {
+                return self.strands_longer(step, fid, Refusal::Quota);
+            }
             (true, Some(root)) => (stranded.place.0, stranded.by_root) = (root, false),
             (true, None) => return self.give_up_stranded(step, fid),
         }
         self.make_beside(step, fid, 0);
+    }
+
+    /// The next scan tries it again.
+    fn strands_longer(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
+        self.wait_stranded(fid);
+        let event = Event::WriteBackRefused { fid, refusal };
+        step.out.push(Output::Event(event));
     }
 
     /// The file beside it is there, and empty.
@@ -434,10 +444,6 @@ impl Client {
         blocks.all(|found| found.is_some_and(|(_, state)| state != BlockState::Filling))
     }
 
-    fn blocks_of(&self, fid: Fid) -> Vec<(u64, u32, BlockState)> {
-        self.cache.blocks(fid, 0).collect()
-    }
-
     /// The bytes of the file that are here become content of the one beside it.
     fn move_aside(&mut self, step: &mut Step<'_>, fid: Fid, made: Fid) {
         let Some(stranded) = self.stranded.remove(&fid) else {
@@ -471,7 +477,7 @@ impl Client {
         self.stranded.remove(&fid);
         self.node(fid).stranded = false;
         let mut bytes = 0;
-        for (block, _, state) in self.blocks_of(fid) {
+        for (block, _, state) in self.cache.blocks(fid, 0).collect::<Vec<_>>() {
             if crate::client::is_dirty(state) {
                 bytes += BLOCK;
                 self.cache.drop_block(fid, block);
@@ -489,12 +495,4 @@ impl Client {
         self.retire(step, fid);
         self.leave_if_clean(step);
     }
-}
-
-/// May it be done later? There will be room, or the user logs in again.
-fn is_for_now(refusal: Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
-    )
 }
