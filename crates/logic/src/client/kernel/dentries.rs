@@ -229,6 +229,13 @@ impl Client {
         self.nodes.get(&dir)?.kernel.dentries.names.get(name)?.fid
     }
 
+    /// May the kernel have an object under this name?
+    pub(crate) fn may_know(&self, dir: Fid, name: &Name) -> bool {
+        let node = self.nodes.get(&dir);
+        let overflowed = node.is_some_and(|node| !node.kernel.dentries.is_complete());
+        overflowed || self.handed(dir, name).is_some()
+    }
+
     /// May the kernel believe this name until it is told otherwise?
     pub(crate) fn lasts(&self, dir: Fid, name: &Name) -> bool {
         let node = self.nodes.get(&dir);

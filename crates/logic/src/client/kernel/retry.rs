@@ -6,6 +6,10 @@
 //! way then, whatever it knows of it (`LOOKUP_REVAL`). So, of a thread that was refused and asks
 //! for names alone, all of which it is given, it is known which objects it has in hand, until it
 //! comes again to the place at which it was refused.
+//!
+//! A refusal does not make it begin again if it asked whether a name still holds that it knew: it
+//! drops that name, and looks it up at once (`fuse_dentry_revalidate`). So a thread that asks first
+//! for a name that it may have known, and at which it was refused, may still have anything in hand.
 
 use super::replies::{Replies, is_background};
 use crate::client::api::Call;
@@ -30,6 +34,8 @@ pub(super) struct Retry {
     op: Option<Op>,
     /// The names at which it was refused.
     places: Vec<(Fid, Name)>,
+    /// It may have known the name that it looked up.
+    knew: bool,
     /// The objects that it has been given since; `None`: it may be at another system call by now.
     handed: Option<Vec<Fid>>,
 }
@@ -89,6 +95,10 @@ impl Replies {
             return false;
         };
         retry.places.remove(place);
+        // It has not begun again if this is its first question since.
+        if retry.knew && retry.handed.as_ref().is_some_and(Vec::is_empty) {
+            retry.handed = None;
+        }
         retry.handed.is_some()
     }
 
@@ -125,7 +135,7 @@ impl Replies {
         &mut self,
         now: Time,
         thread: u32,
-        (op, places): (Option<Op>, Vec<(Fid, Name)>),
+        (op, places, knew): (Option<Op>, Vec<(Fid, Name)>, bool),
     ) {
         if self.retrying >= RETRYING_THREADS_MAX {
             self.forget_retries(now);
@@ -141,6 +151,7 @@ impl Replies {
             op,
             handed: (!places.is_empty()).then(Vec::new),
             places,
+            knew,
         });
     }
 
@@ -191,7 +202,7 @@ mod tests {
     /// A rename was refused when it looked for its new name.
     fn refused_at_new() -> Replies {
         let mut ledger = Replies::default();
-        ledger.retry(0, 7, (None, alloc::vec![(DIR, name("new"))]));
+        ledger.retry(0, 7, (None, alloc::vec![(DIR, name("new"))], false));
         ledger
     }
 
@@ -212,6 +223,24 @@ mod tests {
         assert!(ledger.may_have_in_hand(7, FILE));
         assert!(!ledger.may_have_in_hand(7, OTHER));
         assert!(ledger.may_have_in_hand(8, OTHER), "it is not known");
+    }
+
+    #[test]
+    fn a_name_that_was_known_is_looked_up_without_beginning_again() {
+        let refused = || {
+            let mut ledger = Replies::default();
+            ledger.retry(0, 7, (None, alloc::vec![(DIR, name("new"))], true));
+            ledger
+        };
+        let mut ledger = refused();
+        ledger.retries(1, 7, (&looks("new"), false));
+        assert!(!ledger.has_come_again(7, DIR, &name("new")));
+        assert!(ledger.may_have_in_hand(7, OTHER));
+        assert!(ledger.may_be_retrying(7), "or it has begun again");
+
+        let mut ledger = refused();
+        assert!(!walks(&mut ledger, "old", FILE));
+        assert!(walks(&mut ledger, "new", OTHER), "it has begun again");
     }
 
     #[test]

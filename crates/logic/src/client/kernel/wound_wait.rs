@@ -56,16 +56,25 @@ impl Client {
     /// A call is answered so that its thread begins again, or may: it does so once whatever for.
     pub(crate) fn note_again(&mut self, now: Time, running: &Running, done: &Done) {
         let again = match done {
-            Done::Refused(Refusal::Again) => refused_at(&running.call),
+            Done::Refused(Refusal::Again) => {
+                let (op, places) = refused_at(&running.call);
+                let knew = match &running.call {
+                    Call::Op(Op::Lookup { dir, name }) => self.may_know(*dir, name),
+                    _ => false,
+                };
+                (op, places, knew)
+            }
             // The path has changed.
-            Done::Refused(Refusal::Stale) => (None, Vec::new()),
+            Done::Refused(Refusal::Stale) => (None, Vec::new(), false),
             // The front may say so, when it finds that something else has the name.
-            Done::Refused(Refusal::Exists) if makes_file(&running.call) => (None, Vec::new()),
+            Done::Refused(Refusal::Exists) if makes_file(&running.call) => {
+                (None, Vec::new(), false)
+            }
             // The kernel may, by itself, when it finds a directory elsewhere (`d_splice_alias`).
             Done::Entry { fid, attr, .. }
                 if attr.kind == Kind::Directory && self.is_found_elsewhere(&running.call, *fid) =>
             {
-                (None, Vec::new())
+                (None, Vec::new(), false)
             }
             _ => {
                 if let Call::Op(Op::Lookup { .. }) = running.call {
