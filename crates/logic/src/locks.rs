@@ -305,6 +305,13 @@ impl Table {
         found.map(|(seq, _)| *seq)
     }
 
+    /// The files whose locks this client waits for.
+    pub(crate) fn waits_of(&self, session: SessionId) -> BTreeSet<Fid> {
+        let own = (session, LockOwner::Whole(0))..=(session, LockOwner::Bytes(u64::MAX));
+        let places = self.waits.range(own).flat_map(|(_, seqs)| seqs);
+        places.map(|seq| self.places[seq].fid).collect()
+    }
+
     /// A request waits no more.
     pub(crate) fn leave(&mut self, seq: Seq) -> Option<Place> {
         let place = self.places.remove(&seq)?;
@@ -323,9 +330,12 @@ impl Table {
         Some(place)
     }
 
-    /// The first request waiting here that nothing is in the way of any more.
-    pub(crate) fn next_free(&self, fid: Fid) -> Option<Seq> {
-        let mut waiting = self.waiting(fid);
+    /// The first request waiting here that nothing is in the way of any more, of a client that may
+    /// be given anything.
+    pub(crate) fn next_free(&self, fid: Fid, may_get: impl Fn(SessionId) -> bool) -> Option<Seq> {
+        let mut waiting = self
+            .waiting(fid)
+            .filter(|seq| may_get(self.places[seq].session));
         waiting.find(|seq| {
             let place = &self.places[seq];
             let mut ways = self.in_the_way(fid, place.session, place.lock);

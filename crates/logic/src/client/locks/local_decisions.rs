@@ -141,7 +141,7 @@ impl Client {
     /// This owner's locks of a file have changed: the calls that wait there go on, in their order.
     fn go_on_here(&mut self, step: &mut Step<'_>, fid: Fid, changed: LockOwner) {
         let mut circle = self.lock_delegation.table.is_waiting((OWN, changed));
-        while let Some(seq) = self.lock_delegation.table.next_free(fid) {
+        while let Some(seq) = self.lock_delegation.table.next_free(fid, |_| true) {
             let Some(place) = self.leave_here(seq) else {
                 return;
             };

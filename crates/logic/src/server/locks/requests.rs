@@ -170,7 +170,7 @@ impl Server {
     pub(crate) fn go_on_locking(&mut self, step: &mut Step<'_>, fid: Fid, changed: Owner) {
         // A lock given to an owner that waits elsewhere may close a circle.
         let mut circle = self.locks.is_waiting(changed);
-        while let Some(seq) = self.locks.next_free(fid) {
+        while let Some(seq) = self.next_lock(fid) {
             let Some(place) = self.locks.leave(seq) else {
                 return;
             };
@@ -182,6 +182,18 @@ impl Server {
         circle &= self.finds_deadlocks();
         while circle && let Some(seq) = self.locks.next_deadlocked(fid) {
             self.stop_waiting(step, seq, Refusal::Deadlock);
+        }
+    }
+
+    /// The next request that a lock is given to. A client that is away gets none before it is back.
+    fn next_lock(&self, fid: Fid) -> Option<Seq> {
+        self.locks.next_free(fid, |session| !self.is_away(session))
+    }
+
+    /// A client that was away is given the locks that it waits for.
+    pub(crate) fn go_on_waiting(&mut self, step: &mut Step<'_>, session: SessionId) {
+        for fid in self.locks.waits_of(session) {
+            self.go_on_locking(step, fid, (session, LockOwner::Whole(0)));
         }
     }
 

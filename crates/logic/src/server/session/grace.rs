@@ -273,6 +273,7 @@ impl Server {
         if !self.grace.lasts() && self.grace.forgotten.remove(&id) {
             self.hang_up(step, id);
         }
+        self.go_on_waiting(step, id);
         self.release_held(id);
         self.begin_ready(step);
     }
