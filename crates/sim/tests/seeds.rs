@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 21] = [
+const FAILED_ONCE: [u64; 23] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -33,6 +33,8 @@ const FAILED_ONCE: [u64; 21] = [
     110_032_195,
     121_048_248,
     121_076_294,
+    122_056_211,
+    122_190_371,
 ];
 
 /// The result of [`run_traced`].

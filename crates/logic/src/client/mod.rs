@@ -353,9 +353,10 @@ impl Client {
         self.state == LinkState::Left
     }
 
-    /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
+    /// May it use what it holds? Not before it knows a server, nor near the end of its lease, nor
+    /// when it has said goodbye.
     pub fn serves(&self) -> bool {
-        self.root.is_some() && !self.suspended
+        self.root.is_some() && !self.suspended && self.state != LinkState::Left
     }
 
     /// How many slots hold a block.

@@ -26,7 +26,7 @@ impl Client {
         bulk_len: u32,
     ) {
         if self.is_early(step, id) {
-            return;
+            return self.keep_early_change(step, id, &reply);
         }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;

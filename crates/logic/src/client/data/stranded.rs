@@ -107,8 +107,9 @@ impl Client {
         if node.stillborn || self.stranded.contains_key(&fid) {
             return;
         }
+        let base = self.reassertion.bases.get(&fid);
         let stranded = Stranded {
-            base: node.version,
+            base: base.copied().unwrap_or(node.version),
             place,
             ..Stranded::of(attr, node.has_no_lists())
         };

@@ -47,6 +47,7 @@ impl Client {
         if self.options.mutant != Some(Mutant::KeepsWhatWasTaken) {
             self.give_up_taken(step, &taken);
         }
+        self.reassertion.bases.clear();
         self.renew(step, self.reassertion.since);
         // Earlier statements that the server has not heard.
         self.state_again(step);

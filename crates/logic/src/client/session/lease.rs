@@ -132,6 +132,7 @@ impl Client {
         self.statements.clear();
         self.liveness.lose();
         self.reassertion.parts.clear();
+        self.reassertion.bases.clear();
         self.confirms.clear();
         self.kernel.lose_changes();
         self.draining.clear();

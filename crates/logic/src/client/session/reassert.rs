@@ -10,6 +10,7 @@ use crate::client::api::{Call, How};
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use crate::footprint::{Deed, Footprint};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, Time, ToServer, Unseen};
@@ -21,6 +22,9 @@ pub(crate) struct Reassertion {
     pub(crate) parts: Vec<ToServer>,
     /// When the greeting was sent that this followed.
     pub(crate) since: Time,
+    /// The versions of files with changed bytes, as they were then. Until it
+    /// is known whether the token was taken an answer may tell of what others have made of it.
+    pub(crate) bases: BTreeMap<Fid, u64>,
 }
 
 impl Client {
@@ -30,6 +34,10 @@ impl Client {
         self.settle_taken(step);
         let stamp = self.stamp();
         self.reassertion.since = self.greeted;
+        for fid in self.cache.changed_files() {
+            let version = self.nodes.get(&fid).map_or(0, |node| node.version);
+            self.reassertion.bases.entry(fid).or_insert(version);
+        }
         for node in self.nodes.values_mut() {
             // The restarted server counts what is reasserted as granted at its start.
             node.seen = node.seen.max(boot.unwrap_or(0));

@@ -73,6 +73,8 @@ pub(crate) struct Unstable {
     /// It has refused to.
     refused: bool,
     asking: ReplayUnderWay,
+    /// Changes whose answers counted as lost, and are to come once more.
+    early: BTreeSet<RequestId>,
 }
 
 impl Unstable {
@@ -169,8 +171,24 @@ impl Client {
         }
     }
 
+    /// An answer is not taken in yet, and counts as lost. The server has made the change all the
+    /// same, and shows it: if it loses it, it is to make it again as it was.
+    pub(crate) fn keep_early_change(&mut self, step: &mut Step<'_>, id: RequestId, reply: &Reply) {
+        let Some(request) = self.requests.get(&id).map(|sent| sent.request.clone()) else {
+            return;
+        };
+        if request.op.changes() && reply.logged.is_some() && bytes(&request.op) == 0 {
+            self.keep_change(step, &request, reply);
+            self.unstable.early.insert(id);
+        }
+    }
+
     /// A request has been answered: if it is a change that the server may lose, it is kept.
     pub(crate) fn keep_change(&mut self, step: &mut Step<'_>, request: &Request, reply: &Reply) {
+        let same = |kept: &UnstableChange| kept.request.id == request.id;
+        if self.unstable.early.remove(&request.id) && self.unstable.changes.values().any(same) {
+            return;
+        }
         let forgets = self.options.mutant == Some(Mutant::ForgetsUnstable);
         let logged = reply.logged.filter(|_| !forgets);
         let Some(Logged { record, at }) = logged else {
