@@ -14,7 +14,7 @@ mod held;
 use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::inject::Strike;
-use crate::question::Question;
+use crate::question::{OpenQuestions, Question};
 use crate::world::{NOBODY, World};
 use held::Held;
 use logic::client;
@@ -50,19 +50,16 @@ struct Link {
     wants: bool,
     /// How many messages to the server were lost with their connections since one arrived.
     swallowed: u32,
-    /// How often the network has swallowed a question of the server or its answer since an answer
-    /// arrived, and when it last did.
-    unheard: BTreeMap<Question, (u32, Time)>,
+    questions: OpenQuestions,
 }
 
 impl Link {
-    /// A message of this way does not get through.
+    /// A message of this way does not get through, and its connection ends: with it ends all that
+    /// was done to answer a question.
     fn swallow(&mut self, now: Time, way: usize, question: Option<Question>) {
         self.swallowed += u32::from(way == TO_SERVER);
-        if let Some(question) = question {
-            let unheard = self.unheard.entry(question).or_default();
-            *unheard = (unheard.0 + 1, now);
-        }
+        self.questions.ask(question);
+        self.questions.swallow(now);
     }
 }
 
@@ -373,7 +370,7 @@ impl Network {
     fn arrived(&self, host: u32, answered: Option<Question>) {
         if let Some(link) = self.links.borrow_mut().get_mut(&host) {
             link.swallowed = 0;
-            answered.map(|question| link.unheard.remove(&question));
+            link.questions.answer(answered);
         }
     }
 
@@ -381,11 +378,14 @@ impl Network {
     /// Or has one of the server's questions been swallowed so often, or its answer, until now?
     pub(crate) fn muted_by_loss(&self, world: &World, host: u32) -> bool {
         let links = self.links.borrow();
-        let late = world.sched.now().saturating_sub(world.plan.server.lease_ns);
-        let muted = |&(times, last): &(u32, Time)| times >= MUTING_LOSSES && last >= late;
-        links
-            .get(&host)
-            .is_some_and(|link| link.swallowed >= MUTING_LOSSES || link.unheard.values().any(muted))
+        // A session that left a question unanswered is not welcomed before its lease is over.
+        let late = world
+            .sched
+            .now()
+            .saturating_sub(2 * world.plan.server.lease_ns);
+        links.get(&host).is_some_and(|link| {
+            link.swallowed >= MUTING_LOSSES || link.questions.is_any_swallowed(MUTING_LOSSES, late)
+        })
     }
 
     /// Does the connection end with this message?
@@ -423,6 +423,11 @@ impl Network {
             .filter(|strike| !keeps || strike.ends_link());
         if strike.is_some_and(|strike| strike != Strike::Repeat) {
             return arrivals;
+        }
+        if way == TO_CLIENT
+            && let Some(link) = self.links.borrow_mut().get_mut(&host)
+        {
+            link.questions.ask(travel.question);
         }
         let stormy = world.faults_on();
         if stormy && !keeps && self.ends_here(world, host, travel) {

@@ -1,6 +1,7 @@
 //! Questions of the server to clients, which the network may swallow, or their answers.
 
-use wire::{Epoch, Fid, RequestId, ToClient, ToServer};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{Epoch, Fid, RequestId, Time, ToClient, ToServer};
 
 /// A question of the server to a client, by the names that the answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,5 +25,41 @@ impl Question {
             ToServer::Confirmed { request } => Some(Self::Confirm(*request)),
             _ => None,
         }
+    }
+}
+
+/// Questions to one client whose answers have not arrived.
+#[derive(Default)]
+pub(crate) struct OpenQuestions {
+    asked: BTreeSet<Question>,
+    /// How often the network has swallowed each of them, or what was done to answer it, and when it
+    /// last did.
+    swallowed: BTreeMap<Question, (u32, Time)>,
+}
+
+impl OpenQuestions {
+    pub(crate) fn ask(&mut self, question: Option<Question>) {
+        self.asked.extend(question);
+    }
+
+    pub(crate) fn answer(&mut self, question: Option<Question>) {
+        if let Some(question) = question {
+            self.asked.remove(&question);
+            self.swallowed.remove(&question);
+        }
+    }
+
+    /// The connection ends, and with it all that was done to answer any of them.
+    pub(crate) fn swallow(&mut self, now: Time) {
+        for question in &self.asked {
+            let swallowed = self.swallowed.entry(*question).or_default();
+            *swallowed = (swallowed.0 + 1, now);
+        }
+    }
+
+    /// Has one of them been swallowed so often, and not only before this time?
+    pub(crate) fn is_any_swallowed(&self, times: u32, since: Time) -> bool {
+        let mut swallowed = self.swallowed.values();
+        swallowed.any(|(often, last)| *often >= times && *last >= since)
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 23] = [
+const FAILED_ONCE: [u64; 25] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -29,11 +29,13 @@ const FAILED_ONCE: [u64; 23] = [
     60_019_398,
     80_000_256,
     80_001_281,
+    80_005_467,
     100_023_930,
     110_032_195,
     121_048_248,
     121_076_294,
     122_056_211,
+    122_175_960,
     122_190_371,
 ];
 

@@ -70,14 +70,17 @@ fn near_the_servers(case: &Case<'_>, sight: &Sight, times: [Time; 2]) -> Result<
     }
 }
 
-/// Was a name of it changed by a call of the same machine that went on then? Until that has taken
-/// its answer in, its kernel may have the times of before, although somebody was shown the others.
-/// (It throws away what it knows of a directory in which, and of an object that is moved or set.)
+/// Was a name of it, or in it, changed by a call of the same machine that went on then? Until the
+/// call has taken its answer in, its kernel may have the times of before, although somebody was
+/// shown the others. (It throws away what it knows of an object that is moved or set.)
 fn beside_own_change(case: &Case<'_>, fid: Fid, sight: &Sight) -> bool {
     let changes = case.history.changes.borrow();
     let names = |effect: &Effect| match effect {
-        Effect::Link { fid: of, .. } => *of == fid,
-        Effect::Remove { fid: of, .. } => *of == Some(fid),
+        Effect::Make { dir, .. } => *dir == fid,
+        Effect::Link { fid: of, dir, .. } => [*of, *dir].contains(&fid),
+        Effect::Remove { fid: of, dir, .. } => *of == Some(fid) || *dir == fid,
+        Effect::Rename { from, to, .. } => [from.0, to.0].contains(&fid),
+        Effect::Exchange { names } => names.iter().any(|(dir, _)| *dir == fid),
         _ => false,
     };
     let meets = |c: &Change| c.host == sight.host && c.begin < sight.end && sight.begin < c.end;
