@@ -14,9 +14,9 @@ use super::set_aside::is_for_now;
 use crate::aside;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
-use crate::client::notices::{Event, Invalidate};
+use crate::client::notices::Event;
 use crate::client::session::requests::Why;
-use crate::client::{After, Client, Step};
+use crate::client::{Client, Step};
 use alloc::format;
 use alloc::vec::Vec;
 use wire::limits::{BLOCK_BYTES, COPY_BYTES};
@@ -205,17 +205,19 @@ impl Client {
 
     /// An answer about what is stranded.
     pub(crate) fn on_stranded(&mut self, step: &mut Step<'_>, fid: Fid, op: &Op, reply: Reply) {
-        let mut exclusive = false;
+        let (mut exclusive, mut granted) = (false, Vec::new());
         let bare = reply
             .grants
             .iter()
             .any(|grant| grant.fid == fid && grant.bare);
         for grant in &reply.grants {
-            let accepted = self.accept(*grant);
-            exclusive |= accepted && grant.right == Right::Exclusive;
+            if self.accept(*grant) {
+                exclusive |= grant.right == Right::Exclusive;
+                granted.push(grant.fid);
+            }
         }
         if let Op::Make { dir, name, .. } = op {
-            self.has_made(step, (*dir, name));
+            self.has_made(step, (*dir, name), (&reply.outcome, granted.contains(dir)));
         }
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
@@ -312,17 +314,6 @@ impl Client {
         // Its kernel does not know that a name comes.
         self.node(dir).doubtful += 1;
         self.ask_stranded(step, fid, (op, caller));
-    }
-
-    fn has_made(&mut self, step: &mut Step<'_>, (dir, name): (Fid, &Name)) {
-        let node = self.node(dir);
-        node.doubtful = node.doubtful.saturating_sub(1);
-        node.names.remove(name);
-        node.not_whole();
-        node.renew_listing();
-        let name = name.clone();
-        let what = Invalidate::Name { dir, name };
-        self.invalidate(step, what, After::Nothing);
     }
 
     fn not_made(
