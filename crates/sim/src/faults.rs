@@ -94,8 +94,9 @@ impl World {
         let mut held: Vec<logic::check::Held> = Vec::new();
         for room in self.rooms.borrow().values().filter(|room| room.alive()) {
             let session = room.session();
-            if self.fenced.borrow().contains(&session) || !room.with(Client::serves) {
-                continue; // its lease is over: it uses nothing
+            let uses = room.with(|client| client.serves() && !client.has_left());
+            if self.fenced.borrow().contains(&session) || !uses {
+                continue; // its lease is over, or it has gone: it uses nothing
             }
             let tokens = room.with(Client::tokens).into_iter();
             let used = tokens.filter(|token| token.right >= Right::Shared);

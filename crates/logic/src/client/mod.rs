@@ -353,10 +353,9 @@ impl Client {
         self.state == LinkState::Left
     }
 
-    /// May it use what it holds? Not before it knows a server, nor near the end of its lease, nor
-    /// when it has said goodbye.
+    /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
     pub fn serves(&self) -> bool {
-        self.root.is_some() && !self.suspended && self.state != LinkState::Left
+        self.root.is_some() && !self.suspended
     }
 
     /// How many slots hold a block.

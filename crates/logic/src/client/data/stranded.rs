@@ -58,8 +58,8 @@ enum Phase {
     Makes(Fid, Name, u32),
     /// That others may use it as they may use the first one.
     Opens,
-    /// That file.
-    Takes,
+    /// That file. All that is not here is in it already, if it is of this version.
+    Takes(Option<u64>),
     /// The bytes that are not here, from this one on.
     Copies(u64),
 }
@@ -259,8 +259,8 @@ impl Client {
             (Phase::Makes(dir, _, number), outcome) => {
                 self.not_made(step, fid, (dir, number, &outcome));
             }
-            (Phase::Opens, _) => self.take_beside(step, fid),
-            (Phase::Takes | Phase::Copies(_), outcome) => {
+            (Phase::Opens, _) => self.take_beside(step, fid, None),
+            (Phase::Takes(_) | Phase::Copies(_), outcome) => {
                 self.go_on_aside(step, fid, (exclusive, outcome));
             }
             (Phase::Waits, _) => {}
@@ -365,7 +365,7 @@ impl Client {
         stranded.aside = Some(made.fid);
         let set = stranded.opens_to(&made.attr, bare);
         if set == Set::default() {
-            return self.take_beside(step, fid);
+            return self.take_beside(step, fid, None);
         }
         stranded.phase = Phase::Opens;
         let (caller, fid_made) = (stranded.maker(), made.fid);
@@ -374,14 +374,14 @@ impl Client {
     }
 
     /// The bytes come into it. (If it could not be opened to others, its owner alone may use it.)
-    fn take_beside(&mut self, step: &mut Step<'_>, fid: Fid) {
+    fn take_beside(&mut self, step: &mut Step<'_>, fid: Fid, copied: Option<u64>) {
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
         };
         let Some(made) = stranded.aside else {
             return;
         };
-        stranded.phase = Phase::Takes;
+        stranded.phase = Phase::Takes(copied);
         self.ask_stranded(step, fid, (Op::Claim { fid: made }, Caller::default()));
     }
 
@@ -400,8 +400,12 @@ impl Client {
         };
         let claim = (Op::Claim { fid: made }, Caller::default());
         let from = match (&stranded.phase, &outcome) {
-            (Phase::Takes, Outcome::Attr(_)) if exclusive => 0,
-            (Phase::Takes, Outcome::Attr(_)) => return self.ask_stranded(step, fid, claim),
+            // A snapshot, or somebody else, may take it away during each copy.
+            (Phase::Takes(copied), Outcome::Attr(attr)) if exclusive => match copied {
+                Some(version) if *version == attr.version => u64::MAX,
+                _ => 0,
+            },
+            (Phase::Takes(_), Outcome::Attr(_)) => return self.ask_stranded(step, fid, claim),
             (Phase::Copies(at), Outcome::Copied { len, .. }) if *len > 0 => at + u64::from(*len),
             _ => u64::MAX,
         };
@@ -415,7 +419,8 @@ impl Client {
             if node.right == Right::Exclusive && node.drain.is_none() {
                 return self.move_aside(step, fid, made);
             }
-            return self.take_beside(step, fid); // somebody has looked at it meanwhile
+            let copied = node.version;
+            return self.take_beside(step, fid, Some(copied)); // somebody has looked at it meanwhile
         }
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Copies(from);
