@@ -114,8 +114,11 @@ impl Client {
 
     /// This fsync is told by its own refusal.
     fn settle_sync(&mut self, fid: Fid, ticket: Ticket) {
-        if let Some(Call::Sync { handle, .. }) = self.calls.get(&ticket).map(|r| &r.call) {
-            self.write_errors.tell(fid, *handle);
+        if let Some(running) = self.calls.get(&ticket)
+            && !running.abandoned
+            && let Call::Sync { handle, .. } = running.call
+        {
+            self.write_errors.tell(fid, handle);
         }
     }
 }

@@ -442,11 +442,15 @@ impl Client {
 
     /// The server's content of a file is stable. Something of it may have been lost meanwhile.
     pub(crate) fn on_synced(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
-        let handle = match self.calls.get(&ticket).map(|running| &running.call) {
-            Some(Call::Sync { handle, .. }) => *handle,
-            _ => None,
+        let error = match self.calls.get(&ticket) {
+            // Nobody hears of its end, and of an error: the next fsync tells that.
+            Some(running) if running.abandoned => None,
+            Some(running) => match running.call {
+                Call::Sync { handle, .. } => self.write_error(fid, handle),
+                _ => self.write_error(fid, None),
+            },
+            None => self.write_error(fid, None),
         };
-        let error = self.write_error(fid, handle);
         self.finish(step, ticket, error.map_or(Done::Nothing, Done::Refused));
     }
 
