@@ -2,6 +2,7 @@
 
 pub(super) mod cache;
 pub(super) mod changes;
+mod conflict_file;
 pub(super) mod file_capabilities;
 pub(super) mod flush_before_rename;
 pub(super) mod inline_data;

@@ -11,23 +11,16 @@
 
 use super::cache::BlockState;
 use super::set_aside::is_for_now;
-use crate::aside;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
-use alloc::format;
 use alloc::vec::Vec;
-use wire::limits::{BLOCK_BYTES, COPY_BYTES};
-use wire::{
-    Attr, Caller, Entry, Fid, Grant, Hold, Make, Name, Op, Outcome, Refusal, Reply, Right, Set,
-};
+use wire::limits::BLOCK_BYTES;
+use wire::{Attr, Caller, Fid, Hold, Name, Op, Outcome, Refusal, Reply, Right};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// So many names are tried for what is set aside, for each moment.
-const NUMBERS: u32 = 1000;
-
 /// A file with stranded bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranded {
@@ -37,19 +30,19 @@ pub(crate) struct Stranded {
     pub(super) bare: bool,
     /// Of which version the server must have it: that of when the token was taken, and not what is
     /// learnt of the file since.
-    base: u64,
+    pub(super) base: u64,
     /// Where it was, as far as is known.
-    place: (Fid, Option<Name>),
-    phase: Phase,
+    pub(super) place: (Fid, Option<Name>),
+    pub(super) phase: Phase,
     /// Opens count as before; the node is kept for these.
-    aside: Option<Fid>,
+    pub(super) aside: Option<Fid>,
     /// Its owner may make nothing there: root makes it, and gives it to him.
     pub(super) by_root: bool,
 }
 
 /// The request that the server was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Nothing yet.
     Waits,
     /// The file.
@@ -191,7 +184,12 @@ impl Client {
         self.ask_stranded(step, fid, (Op::Claim { fid }, Caller::default()));
     }
 
-    fn ask_stranded(&mut self, step: &mut Step<'_>, fid: Fid, (op, caller): (Op, Caller)) {
+    pub(super) fn ask_stranded(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        (op, caller): (Op, Caller),
+    ) {
         let asked = (op, caller, Hold::default());
         self.request(step, asked, Vec::new(), Why::Stranded(fid));
     }
@@ -291,186 +289,15 @@ impl Client {
         self.go_on_syncing(step, fid);
     }
 
-    /// Makes a file beside the one that others have changed, or in the root.
-    fn make_beside(&mut self, step: &mut Step<'_>, fid: Fid, number: u32) {
-        let host = self.name.clone();
-        let at = self.clock.shows(step.now);
-        let Some(stranded) = self.stranded.get_mut(&fid) else {
-            return;
-        };
-        let (dir, name) = stranded.place.clone();
-        let known = name.map(|name| name.as_bytes().to_vec());
-        let known = known.unwrap_or_else(|| format!("file-{}", fid.vnode).into_bytes());
-        let name = aside::name(&known, &host, at, number);
-        let caller = stranded.maker();
-        let op = Op::Make {
-            dir,
-            name: name.clone(),
-            make: Make::File,
-            mode: u32::from(stranded.mode_at_first()),
-            open: None,
-        };
-        stranded.phase = Phase::Makes(dir, name, number);
-        // Its kernel does not know that a name comes.
-        self.node(dir).doubtful += 1;
-        self.ask_stranded(step, fid, (op, caller));
-    }
-
-    fn not_made(
-        &mut self,
-        step: &mut Step<'_>,
-        fid: Fid,
-        (dir, number, outcome): (Fid, u32, &Outcome),
-    ) {
-        let exists = matches!(outcome, Outcome::Refused(Refusal::Exists));
-        if exists && number < NUMBERS {
-            return self.make_beside(step, fid, number + 1);
-        }
-        let root = Some(Fid::root(fid.volume)).filter(|root| *root != dir);
-        let Some(stranded) = self.stranded.get_mut(&fid) else {
-            return;
-        };
-        if exists {
-            // The next scan finds names of another moment.
-            stranded.phase = Phase::Waits;
-            return;
-        }
-        match (stranded.by_root, root) {
-            (false, _) => stranded.by_root = true,
-            // No directory of the volume has more.
-            _ if *outcome == Outcome::Refused(Refusal::Quota) => {
-                return self.strands_longer(step, fid, Refusal::Quota);
-            }
-            (true, Some(root)) => (stranded.place.0, stranded.by_root) = (root, false),
-            (true, None) => return self.give_up_stranded(step, fid),
-        }
-        self.make_beside(step, fid, 0);
-    }
-
     /// The next scan tries it again.
-    fn strands_longer(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
+    pub(super) fn strands_longer(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
         self.wait_stranded(fid);
         let event = Event::WriteBackRefused { fid, refusal };
         step.out.push(Output::Event(event));
     }
 
-    /// The file beside it is there, and empty.
-    fn made_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, grants): (&Entry, &[Grant])) {
-        let bare = grants
-            .iter()
-            .any(|grant| grant.fid == made.fid && grant.bare);
-        let Some(stranded) = self.stranded.get_mut(&fid) else {
-            return;
-        };
-        stranded.aside = Some(made.fid);
-        let set = stranded.opens_to(&made.attr, bare);
-        if set == Set::default() {
-            return self.take_beside(step, fid, None);
-        }
-        stranded.phase = Phase::Opens;
-        let (caller, fid_made) = (stranded.maker(), made.fid);
-        let op = Op::SetAttr { fid: fid_made, set };
-        self.ask_stranded(step, fid, (op, caller));
-    }
-
-    /// The bytes come into it. (If it could not be opened to others, its owner alone may use it.)
-    fn take_beside(&mut self, step: &mut Step<'_>, fid: Fid, copied: Option<u64>) {
-        let Some(stranded) = self.stranded.get_mut(&fid) else {
-            return;
-        };
-        let Some(made) = stranded.aside else {
-            return;
-        };
-        stranded.phase = Phase::Takes(copied);
-        self.ask_stranded(step, fid, (Op::Claim { fid: made }, Caller::default()));
-    }
-
-    /// The file beside it is had, or has got some of the bytes that are not here.
-    fn go_on_aside(
-        &mut self,
-        step: &mut Step<'_>,
-        fid: Fid,
-        (exclusive, outcome): (bool, Outcome),
-    ) {
-        let Some(stranded) = self.stranded.get_mut(&fid) else {
-            return;
-        };
-        let (Some(made), size) = (stranded.aside, stranded.attr.size) else {
-            return;
-        };
-        let claim = (Op::Claim { fid: made }, Caller::default());
-        let from = match (&stranded.phase, &outcome) {
-            // A snapshot, or somebody else, may take it away during each copy.
-            (Phase::Takes(copied), Outcome::Attr(attr)) if exclusive => match copied {
-                Some(version) if *version == attr.version => u64::MAX,
-                _ => 0,
-            },
-            (Phase::Takes(_), Outcome::Attr(_)) => return self.ask_stranded(step, fid, claim),
-            (Phase::Copies(at), Outcome::Copied { len, .. }) if *len > 0 => at + u64::from(*len),
-            _ => u64::MAX,
-        };
-        if let Outcome::Attr(attr) | Outcome::Copied { attr, .. } = outcome {
-            let node = self.node(made);
-            node.version = attr.version;
-            node.has_attr(attr);
-        }
-        if from >= size || self.has_all(fid, size) {
-            let node = self.node(made);
-            if node.right == Right::Exclusive && node.drain.is_none() {
-                return self.move_aside(step, fid, made);
-            }
-            let copied = node.version;
-            return self.take_beside(step, fid, Some(copied)); // somebody has looked at it meanwhile
-        }
-        if let Some(stranded) = self.stranded.get_mut(&fid) {
-            stranded.phase = Phase::Copies(from);
-        }
-        let op = Op::Copy {
-            from: fid,
-            at: from,
-            to: made,
-            offset: from,
-            len: (size - from).min(u64::from(COPY_BYTES)) as u32,
-        };
-        self.ask_stranded(step, fid, (op, Caller::default()));
-    }
-
-    /// Are all blocks of the file here?
-    fn has_all(&self, fid: Fid, size: u64) -> bool {
-        let mut blocks = self.cache.span(fid, 0..size.div_ceil(BLOCK));
-        blocks.all(|found| found.is_some_and(|(_, state)| state != BlockState::Filling))
-    }
-
-    /// The bytes of the file that are here become content of the one beside it.
-    fn move_aside(&mut self, step: &mut Step<'_>, fid: Fid, made: Fid) {
-        let Some(stranded) = self.stranded.remove(&fid) else {
-            return;
-        };
-        self.node(fid).stranded = false;
-        let bytes = u64::from(self.cache.changed(fid).count) * BLOCK;
-        self.cache.drop_filling(fid);
-        self.cache.drop_clean(made, 0);
-        // It ends with the last bytes that there are, here or at the server.
-        let last = self.cache.blocks(fid, 0).last();
-        let reach = last.map_or(0, |(block, ..)| (block + 1) * BLOCK);
-        self.cache.move_blocks(fid, made, step.now);
-        let now = self.clock.shows(step.now);
-        let node = self.node(made);
-        node.asking = node.asking.saturating_sub(1);
-        if let Some(attr) = node.attr.as_mut() {
-            attr.size = attr.size.max(reach.min(stranded.attr.size));
-            (attr.mtime, attr.ctime) = (stranded.attr.mtime, now.max(attr.ctime));
-        }
-        self.count_used(made);
-        self.flush(step, made);
-        self.counts.conflicts += 1;
-        step.out
-            .push(Output::Event(Event::Conflict { fid, made, bytes }));
-        self.end_stranded(step, fid);
-    }
-
     /// There is nowhere that anything could be made.
-    fn give_up_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(super) fn give_up_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.stranded.remove(&fid);
         self.node(fid).stranded = false;
         let mut bytes = 0;
@@ -485,7 +312,7 @@ impl Client {
     }
 
     /// The stranded bytes are not in the file: programs that sync it are told.
-    fn end_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(super) fn end_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.fail_writes(step, fid, Refusal::SessionLost);
         self.unpark(step, fid);
         self.feed_starved(step);
