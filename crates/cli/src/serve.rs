@@ -268,16 +268,22 @@ struct PidFile(PathBuf);
 
 impl PidFile {
     fn write(path: PathBuf) -> Result<PidFile, Failure> {
-        let text = format!("{}\n", std::process::id());
         let failed = |error| Failure::of(&path.display().to_string(), error);
-        std::fs::write(&path, text).map_err(failed)?;
+        std::fs::write(&path, Self::text()).map_err(failed)?;
         Ok(PidFile(path))
+    }
+
+    fn text() -> String {
+        format!("{}\n", std::process::id())
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        // The next server may have written its own by now.
+        if std::fs::read_to_string(&self.0).is_ok_and(|text| text == Self::text()) {
+            let _ = std::fs::remove_file(&self.0);
+        }
     }
 }
 

@@ -172,6 +172,25 @@ fn a_log_that_was_renamed_is_begun_anew_on_sighup() {
 }
 
 #[test]
+fn a_server_that_ends_leaves_the_pid_file_of_the_next_one() {
+    let scratch = Scratch::new("service-pid");
+    let pid_file = scratch.join("pid");
+    let insecure = "--insecure-loopback";
+    let args = ["serve", insecure, "--listen", "127.0.0.1:0", "--daemon"];
+    let mut command = ariel(&args);
+    command.arg("--data").arg(scratch.join("data"));
+    let output = run(command.arg("--pid-file").arg(&pid_file));
+    assert!(output.status.success(), "{}", text(&output));
+    let pid = fs::read_to_string(&pid_file).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    fs::write(&pid_file, "1\n").unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let has_ended = || rustix::process::test_kill_process(pid).is_err();
+    assert!(eventually(LIMIT, has_ended), "the server does not end");
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), "1\n");
+}
+
+#[test]
 fn the_unit_of_the_server_is_one_that_systemd_accepts() {
     let Ok(found) = Command::new("systemd-analyze").arg("--version").output() else {
         // `tools/setup suites` installs it.
