@@ -117,6 +117,11 @@ impl DelegatedLocks {
         }
     }
 
+    /// The files of which it is known who decides, or asked.
+    pub(crate) fn files(&self) -> impl Iterator<Item = Fid> + '_ {
+        self.files.keys().copied()
+    }
+
     /// Bytes are unlocked for no call; until then nothing can be asked for that.
     pub(crate) fn unlock_later(&mut self, fid: Fid, unlocked: (LockOwner, Span)) {
         if let Some(file) = self.files.get_mut(&fid) {

@@ -54,6 +54,23 @@ impl Client {
         self.resolve_all(step);
     }
 
+    /// The server has restarted before it told what it had taken from a client that was away: it
+    /// does not know that any more, and any of what is held may have been taken.
+    pub(crate) fn give_up_what_may_be_taken(&mut self, step: &mut Step<'_>) {
+        let was_away = self.term != self.boot;
+        if self.reassertion.parts.is_empty() || !was_away {
+            return;
+        }
+        let held = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.right > Right::None);
+        let tokens = held.map(|(fid, _)| *fid).collect();
+        let locked = self.locks.owners.keys().map(|(fid, _)| *fid);
+        let locks = locked.chain(self.lock_delegation.files()).collect();
+        self.give_up_taken(step, &Taken { tokens, locks });
+    }
+
     fn give_up_taken(&mut self, step: &mut Step<'_>, taken: &Taken) {
         // Where files are is known from directories that may be among these.
         for &fid in &taken.tokens {

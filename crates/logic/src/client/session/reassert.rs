@@ -22,8 +22,8 @@ pub(crate) struct Reassertion {
     pub(crate) parts: Vec<ToServer>,
     /// When the greeting was sent that this followed.
     pub(crate) since: Time,
-    /// The versions of files with changed bytes, as they were then. Until it
-    /// is known whether the token was taken an answer may tell of what others have made of it.
+    /// The versions of files with changed bytes, as they were then. Until it is known whether the
+    /// token was taken an answer may tell of what others have made of the file.
     pub(crate) bases: BTreeMap<Fid, u64>,
 }
 

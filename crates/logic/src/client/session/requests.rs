@@ -319,6 +319,7 @@ impl Client {
             // Nobody waits for the parts that were for an earlier run, which ended first.
             self.reassertion.parts.clear();
         } else if welcome.boot != self.boot {
+            self.give_up_what_may_be_taken(step);
             self.look_what_is_left(step, welcome);
             self.reassert(step, welcome.term, Some(welcome.boot));
         } else if welcome.term != self.term {
