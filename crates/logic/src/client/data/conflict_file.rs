@@ -89,14 +89,40 @@ impl Client {
             return;
         };
         stranded.aside = Some(made.fid);
-        let set = stranded.opens_to(&made.attr, bare);
-        if set == Set::default() {
+        stranded.opens = Some(stranded.opens_to(&made.attr, bare));
+        self.go_on_beside(step, fid);
+    }
+
+    /// Goes on with the file beside it, perhaps one of an earlier try, or makes it.
+    pub(super) fn go_on_beside(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        let Some(made) = stranded.aside else {
+            return self.make_beside(step, fid, 0);
+        };
+        let Some(set) = stranded.opens.clone().filter(|set| *set != Set::default()) else {
             return self.take_beside(step, fid, None);
-        }
+        };
         stranded.phase = Phase::Opens;
-        let (caller, fid_made) = (stranded.maker(), made.fid);
-        let op = Op::SetAttr { fid: fid_made, set };
-        self.ask_stranded(step, fid, (op, caller));
+        let caller = stranded.maker();
+        self.ask_stranded(step, fid, (Op::SetAttr { fid: made, set }, caller));
+    }
+
+    /// The file beside it is not there any more: somebody has removed it before its bytes came.
+    fn lose_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, outcome): (Fid, &Outcome)) {
+        let node = self.node(made);
+        node.asking = node.asking.saturating_sub(1);
+        self.retire(step, made);
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        stranded.aside = None;
+        let dir = stranded.place.0;
+        match outcome {
+            Outcome::Refused(Refusal::Stale) => self.make_beside(step, fid, 0),
+            _ => self.not_made(step, fid, (dir, 0, outcome)),
+        }
     }
 
     /// The bytes come into it. (If it could not be opened to others, its owner alone may use it.)
@@ -132,13 +158,20 @@ impl Client {
                 _ => 0,
             },
             (Phase::Takes(_), Outcome::Attr(_)) => return self.ask_stranded(step, fid, claim),
+            (Phase::Takes(_), outcome) => return self.lose_beside(step, fid, (made, outcome)),
             (Phase::Copies(at), Outcome::Copied { len, .. }) if *len > 0 => at + u64::from(*len),
             _ => u64::MAX,
         };
         if let Outcome::Attr(attr) | Outcome::Copied { attr, .. } = outcome {
+            let removed = attr.nlink == 0;
             let node = self.node(made);
             node.version = attr.version;
             node.has_attr(attr);
+            if removed {
+                self.release(step, made, Right::None);
+                let stale = Outcome::Refused(Refusal::Stale);
+                return self.lose_beside(step, fid, (made, &stale));
+            }
         }
         if from >= size || self.has_all(fid, size) {
             let node = self.node(made);

@@ -18,7 +18,7 @@ use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Fid, Hold, Name, Op, Outcome, Refusal, Reply, Right};
+use wire::{Attr, Caller, Fid, Hold, Name, Op, Outcome, Refusal, Reply, Right, Set};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A file with stranded bytes.
@@ -36,6 +36,8 @@ pub(crate) struct Stranded {
     pub(super) phase: Phase,
     /// Opens count as before; the node is kept for these.
     pub(super) aside: Option<Fid>,
+    /// Makes that file one that others may use as they may use the first one.
+    pub(super) opens: Option<Set>,
     /// Its owner may make nothing there: root makes it, and gives it to him.
     pub(super) by_root: bool,
 }
@@ -66,6 +68,7 @@ impl Stranded {
             place: (Fid::root(0), None),
             phase: Phase::Waits,
             aside: None,
+            opens: None,
             by_root: false,
         }
     }
@@ -221,8 +224,10 @@ impl Client {
             return;
         };
         let any = self.options.mutant == Some(Mutant::ResumesAnyVersion);
+        // Elsewhere there may be room for a file, but not for its bytes.
+        let makes = matches!(stranded.phase, Phase::Makes(..));
         if let Outcome::Refused(refusal) = reply.outcome
-            && is_for_now(refusal)
+            && (is_for_now(refusal) || (refusal == Refusal::Quota && !makes))
         {
             return self.strands_longer(step, fid, refusal);
         }
@@ -240,7 +245,7 @@ impl Client {
                 }
                 self.release(step, fid, Right::None);
                 self.void(fid);
-                self.make_beside(step, fid, 0);
+                self.go_on_beside(step, fid);
             }
             (Phase::Makes(dir, _, number), Outcome::Entry(entry))
                 if !stranded.may_keep(&entry.attr) =>
@@ -257,7 +262,10 @@ impl Client {
             (Phase::Makes(dir, _, number), outcome) => {
                 self.not_made(step, fid, (dir, number, &outcome));
             }
-            (Phase::Opens, _) => self.take_beside(step, fid, None),
+            (Phase::Opens, _) => {
+                stranded.opens = None;
+                self.take_beside(step, fid, None);
+            }
             (Phase::Takes(_) | Phase::Copies(_), outcome) => {
                 self.go_on_aside(step, fid, (exclusive, outcome));
             }
