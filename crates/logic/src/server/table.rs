@@ -35,6 +35,8 @@ pub(crate) struct Ask {
     pub(crate) what: What,
     /// Since when something has been asked for; earlier answers may have been in vain.
     pub(crate) since: Time,
+    /// For so much longer it is waited for, since bytes have come that must come first.
+    pub(crate) earned: Time,
     pub(crate) sent: Time,
     /// The requests that wait for the answer; some may be over.
     pub(crate) waiters: BTreeSet<Seq>,

@@ -13,5 +13,6 @@ mod older;
 mod placement;
 mod refused;
 mod scenarios;
+mod slow_writers;
 mod support;
 mod swarm;

@@ -209,9 +209,22 @@ impl Server {
         let done = request.op.changes() && !matches!(outcome, Outcome::Refused(_));
         if done {
             self.spend_room(waiting);
+            self.note_written_back(waiting);
         }
         let record = step.disk.logged();
         (outcome, false, done.then_some(Logged { record, at: now }))
+    }
+
+    fn note_written_back(&mut self, waiting: &Waiting) {
+        if let Op::Write {
+            fid,
+            len,
+            mode: WriteMode::Back { .. },
+            ..
+        } = waiting.request.op
+        {
+            self.earn_time(waiting.session, fid, len);
+        }
     }
 
     /// Reports of Exclusive holders about an object to waiting requests are true no more: these ask

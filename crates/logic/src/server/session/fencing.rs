@@ -7,15 +7,25 @@
 //! request must ask again is none: a client that gives nothing back, says less than it was asked
 //! for or speaks of other epochs is as silent as one that says nothing. So every waiting request
 //! goes on after `recall_ns` and a lease at most, and a fenced client has stopped by itself.
+//!
+//! A client that is asked for a file, or for room, writes back first what it has changed, and over
+//! a slow network that takes longer. So each byte that comes earns it time, as much as it takes at
+//! a rate that is far below what a network is good for.
 
 use crate::server::Server;
 use crate::server::mutant::Mutant;
+use crate::server::room::ROOM_MOST;
 use crate::server::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};
 
 /// So many leases goes a session on that holds nothing, and has no connection.
 const IDLE_LEASES: Time = 10;
+
+/// Bytes that come so fast, or faster, keep a question open: 256 KiB a second.
+const NS_PER_BYTE: Time = 1_000_000_000 / (256 << 10);
+/// As much as a client may have changed of a volume: no client earns more time for one question.
+const EARNED_MOST_NS: Time = NS_PER_BYTE * ROOM_MOST.bytes;
 
 /// Before every object.
 const FIRST: Fid = Fid {
@@ -36,12 +46,25 @@ impl Server {
     }
 
     /// Since when this session has been asked for something of this object that somebody may wait
-    /// for: nobody ever waits for the answer to a question in passing.
+    /// for, but for the time that it has earned: nobody ever waits for the answer to a question in
+    /// passing.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
         let asks = holder.asks.iter();
         let waited_for = asks.filter(|ask| !matches!(ask.what, What::Listed | What::Unused));
-        waited_for.map(|ask| ask.since).min()
+        waited_for.map(|ask| ask.since + ask.earned).min()
+    }
+
+    /// A client has written back so much of a file: it may have been asked for it, or for room.
+    pub(crate) fn earn_time(&mut self, id: SessionId, fid: Fid, bytes: u32) {
+        for at in [fid, Fid::room(fid.volume)] {
+            let file = self.files.get_mut(&at);
+            let holder = file.and_then(|file| file.holders.get_mut(&id));
+            for ask in holder.into_iter().flat_map(|holder| &mut holder.asks) {
+                let earned = ask.earned + NS_PER_BYTE * u64::from(bytes);
+                ask.earned = earned.min(EARNED_MOST_NS);
+            }
+        }
     }
 
     /// Does it leave a question unanswered for too long?

@@ -88,6 +88,7 @@ impl Server {
             epoch: 0,
             what: What::Names(gathered),
             since,
+            earned: 0,
             sent: now,
             waiters: waiter.into_iter().collect(),
         });

@@ -53,6 +53,7 @@ impl Server {
             epoch,
             what: what.clone(),
             since,
+            earned: 0,
             sent: step.now,
             waiters: waiter.into_iter().collect(),
         });

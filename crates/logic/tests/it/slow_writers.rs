@@ -1,0 +1,149 @@
+//! A client that is asked for a file and has much to write back over a slow network is waited for
+//! while its bytes come, and no longer than they pay for.
+
+use crate::support::disk::MemoryDisk;
+use logic::server::{Event, Input, Options, Output, Server};
+use wire::{
+    Access, Fid, Make, Name, Op, Request, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
+};
+
+const SECOND: Time = 1_000_000_000;
+const BOOT: u64 = 1 << 40;
+const WRITER: SessionId = 1;
+const READER: SessionId = 2;
+/// The first that is made.
+const FILE: Fid = Fid {
+    volume: 1,
+    vnode: 2,
+    uniq: 1,
+};
+
+struct Cell {
+    server: Server,
+    disk: MemoryDisk,
+    now: Time,
+}
+
+impl Cell {
+    /// The writer has made a file and has it for itself; the reader asks for it.
+    fn with_reader() -> Self {
+        let place = (BOOT, Fid::root(1));
+        let mut cell = Self {
+            server: Server::new(Options::default(), 0, place, (vec![], 0)),
+            disk: MemoryDisk::new(),
+            now: SECOND,
+        };
+        for session in [WRITER, READER] {
+            cell.says(session, greeting(session));
+        }
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        let make = Op::Make {
+            dir: Fid::root(1),
+            name: Name::new(b"f").expect("it is a name"),
+            make: Make::File,
+            mode: 0o644,
+            open: Some(access),
+        };
+        cell.says(WRITER, ToServer::Request(Request::new(1, make)));
+        let open = Op::Open { fid: FILE, access };
+        cell.says(READER, ToServer::Request(Request::new(1, open)));
+        cell
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.server
+            .handle(self.now, input, &mut self.disk, &mut out);
+        out
+    }
+
+    fn says(&mut self, session: SessionId, message: ToServer) -> Vec<Output> {
+        let bulk_len = match &message {
+            ToServer::Request(Request {
+                op: Op::Write { len, .. },
+                ..
+            }) => *len,
+            _ => 0,
+        };
+        let bulk = match bulk_len {
+            0 => 0,
+            len => self.disk.hold(vec![7; len as usize]),
+        };
+        let from = session;
+        self.input(Input::Message {
+            from,
+            message,
+            bulk,
+            bulk_len,
+        })
+    }
+
+    /// The writer goes on for so long, with so many bytes each four seconds. When the server takes
+    /// the file from it.
+    fn taken_at(&mut self, bytes: u32, seconds: u64) -> Option<Time> {
+        for second in 2..seconds {
+            self.now = second * SECOND;
+            let mut out = self.input(Input::Tick);
+            let (sent, acked) = (self.now, 0);
+            out.extend(self.says(WRITER, ToServer::KeepAlive { sent, acked }));
+            if second % 4 == 0 {
+                let back = write_back(second, bytes);
+                out.extend(self.says(WRITER, ToServer::Request(back)));
+            }
+            let taken = |output: &Output| matches!(output, Output::Event(Event::Taken { .. }));
+            if out.iter().any(taken) {
+                return Some(self.now);
+            }
+            let answered = |output: &Output| {
+                matches!(output, Output::Send { to, message: ToClient::Reply { .. }, .. }
+                    if *to == READER)
+            };
+            assert!(!out.iter().any(answered), "the reader passes the writer");
+        }
+        None
+    }
+}
+
+fn greeting(session: SessionId) -> ToServer {
+    ToServer::Hello {
+        version: VERSION,
+        session,
+        name: b"host".to_vec(),
+        volume: Vec::new(),
+    }
+}
+
+fn write_back(id: u64, len: u32) -> Request {
+    let mode = WriteMode::Back {
+        size: u64::from(len),
+        mtime: 1,
+        ctime: 1,
+    };
+    Request::new(
+        id,
+        Op::Write {
+            fid: FILE,
+            offset: 0,
+            len,
+            mode,
+        },
+    )
+}
+
+#[test]
+fn a_writer_whose_bytes_come_is_waited_for() {
+    // Just as many as are asked for.
+    assert_eq!(Cell::with_reader().taken_at(1 << 20, 600), None);
+}
+
+#[test]
+fn a_writer_whose_bytes_trickle_is_waited_for_as_long_as_one_that_is_silent() {
+    let options = Options::default();
+    let most = options.recall_ns + options.lease_ns + 2 * options.resend_ns + 2 * SECOND;
+    let taken = Cell::with_reader().taken_at(4096, 200);
+    let taken = taken.expect("the file is not taken from it");
+    assert!(taken <= most, "{taken} ns");
+}
