@@ -81,6 +81,7 @@ mod room;
 mod servers;
 mod service;
 mod silent;
+mod slow_link;
 mod sparse;
 mod streams;
 mod stuck;

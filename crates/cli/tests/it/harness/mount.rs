@@ -165,6 +165,9 @@ impl Mount {
             open.is_empty(),
             "each process that a test starts would wait for the stopped daemon: {open:?} are open"
         );
+        // A child that another test has begun to start may have a copy of what was closed here: it
+        // would wait for the daemon, and all that waits for such a child.
+        closed_is_closed();
         let daemon = self.daemon();
         // Tells the judge of hangs, too.
         daemon.signal(Signal::STOP);

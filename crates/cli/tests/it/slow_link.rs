@@ -1,0 +1,66 @@
+//! A machine behind a slow link has much changed in a file that another machine opens: that one
+//! waits until all of it has come, and has all of it; nothing is set aside. In the long form this
+//! takes longer than a client is waited for that does not answer.
+
+use crate::harness::machines::Machines;
+use crate::harness::{Random, has_program, long};
+use crate::machines::can_have_machines;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+const MBIT: u32 = 16;
+const PIECE: usize = 1 << 20;
+
+#[test]
+fn a_file_that_is_written_back_over_a_slow_link_is_waited_for_and_whole() {
+    let test = "slow_link";
+    if !can_have_machines(test) || !has_program(test, "tc") {
+        return;
+    }
+    let mib = if long() { 224 } else { 8 };
+    let clients = ["writer", "reader"];
+    let mut machines = Machines::new(&[&["server"], &clients[..]].concat());
+    machines.make_cell(("server", &clients), "/srv/a", "true");
+    // Root of a client is nobody here.
+    let mount = "ariel mount server:7070 /mnt";
+    machines.must(
+        "server",
+        &format!("{mount} --credentials /srv/a/cell/machine"),
+    );
+    machines.must("server", "chmod 777 /mnt; ariel umount /mnt");
+    for client in clients {
+        machines.must(client, &format!("{mount} --cache-mib 1024"));
+    }
+    machines.slow(MBIT);
+    let pieces: Vec<Vec<u8>> = {
+        let mut random = Random(11);
+        (0..mib).map(|_| random.bytes(PIECE)).collect()
+    };
+    let began = Instant::now();
+    let mut file = File::create(machines.at("writer", "/mnt/file")).unwrap();
+    for piece in &pieces {
+        file.write_all(piece).unwrap();
+    }
+    let wrote = began.elapsed();
+    let read = File::open(machines.at("reader", "/mnt/file")).unwrap();
+    let mut last = vec![0; PIECE];
+    let at = (pieces.len() - 1) * PIECE;
+    read.read_exact_at(&mut last, at as u64).unwrap();
+    let waited = began.elapsed();
+    println!("{mib} MiB written in {wrote:.1?}, the reader has the last of them at {waited:.1?}");
+    assert!(last == pieces[pieces.len() - 1], "the last MiB is wrong");
+    assert_eq!(
+        read.metadata().unwrap().len(),
+        (pieces.len() * PIECE) as u64
+    );
+    file.sync_all().unwrap();
+    drop((file, read));
+    let names = fs::read_dir(machines.at("reader", "/mnt")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"], "something was set aside");
+    for client in clients {
+        machines.must(client, "ariel umount /mnt");
+    }
+}
