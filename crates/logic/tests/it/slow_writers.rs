@@ -4,7 +4,8 @@
 use crate::support::disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
-    Access, Fid, Make, Name, Op, Request, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
+    Access, Epoch, Fid, Hold, Make, Name, Op, Request, Returned, Right, SessionId, Time, ToClient,
+    ToServer, VERSION, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -22,6 +23,8 @@ struct Cell {
     server: Server,
     disk: MemoryDisk,
     now: Time,
+    /// The last question to the writer.
+    asked: Epoch,
 }
 
 impl Cell {
@@ -32,6 +35,7 @@ impl Cell {
             server: Server::new(Options::default(), 0, place, (vec![], 0)),
             disk: MemoryDisk::new(),
             now: SECOND,
+            asked: 0,
         };
         for session in [WRITER, READER] {
             cell.says(session, greeting(session));
@@ -57,6 +61,13 @@ impl Cell {
         let mut out = Vec::new();
         self.server
             .handle(self.now, input, &mut self.disk, &mut out);
+        for output in &out {
+            if let Output::Send { message, .. } = output
+                && let ToClient::Recall(recall) = message
+            {
+                self.asked = recall.epoch;
+            }
+        }
         out
     }
 
@@ -81,15 +92,31 @@ impl Cell {
         })
     }
 
+    /// The writer says that it has the file no more, but for reading: the reader, which wants it
+    /// for writing, asks once more.
+    fn answers_too_little(&mut self) {
+        let epoch = self.asked;
+        let returned = Returned {
+            fid: FILE,
+            epoch,
+            right: Right::Shared,
+            upto: epoch,
+            hold: Hold::default(),
+            attr: None,
+        };
+        self.says(WRITER, ToServer::Returned(returned));
+    }
+
     /// The writer goes on for so long, with so many bytes each four seconds. When the server takes
     /// the file from it.
     fn taken_at(&mut self, bytes: u32, seconds: u64) -> Option<Time> {
-        for second in 2..seconds {
+        let began = self.now / SECOND;
+        for second in began + 1..began + seconds {
             self.now = second * SECOND;
             let mut out = self.input(Input::Tick);
             let (sent, acked) = (self.now, 0);
             out.extend(self.says(WRITER, ToServer::KeepAlive { sent, acked }));
-            if second % 4 == 0 {
+            if bytes > 0 && second % 4 == 0 {
                 let back = write_back(second, bytes);
                 out.extend(self.says(WRITER, ToServer::Request(back)));
             }
@@ -146,4 +173,34 @@ fn a_writer_whose_bytes_trickle_is_waited_for_as_long_as_one_that_is_silent() {
     let taken = Cell::with_reader().taken_at(4096, 200);
     let taken = taken.expect("the file is not taken from it");
     assert!(taken <= most, "{taken} ns");
+}
+
+/// Time that was paid for with bytes is not counted against the next question.
+#[test]
+fn a_writer_that_was_slow_is_waited_for_as_long_as_any_when_it_is_asked_again() {
+    let options = Options::default();
+    let mut cell = Cell::with_reader();
+    assert_eq!(cell.taken_at(1 << 20, 600), None);
+    let answered = cell.now;
+    cell.answers_too_little();
+    let taken = cell.taken_at(0, 200).expect("it answers no more");
+    let waited = taken - answered;
+    let least = options.recall_ns;
+    let most = options.recall_ns + options.lease_ns + 2 * options.resend_ns + 2 * SECOND;
+    assert!((least..=most).contains(&waited), "{waited} ns");
+}
+
+/// Bytes that come faster earn no time for later.
+#[test]
+fn a_writer_whose_bytes_came_fast_and_end_is_waited_for_no_longer() {
+    let options = Options::default();
+    let mut cell = Cell::with_reader();
+    for id in 100..200 {
+        cell.says(WRITER, ToServer::Request(write_back(id, 1 << 20)));
+    }
+    let ended = cell.now;
+    let taken = cell.taken_at(0, 200).expect("nothing more comes");
+    let waited = taken - ended;
+    let most = options.recall_ns + options.lease_ns + 2 * options.resend_ns + 2 * SECOND;
+    assert!(waited <= most, "{waited} ns");
 }

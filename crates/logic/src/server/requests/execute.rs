@@ -209,13 +209,13 @@ impl Server {
         let done = request.op.changes() && !matches!(outcome, Outcome::Refused(_));
         if done {
             self.spend_room(waiting);
-            self.note_written_back(waiting);
+            self.note_written_back(step.now, waiting);
         }
         let record = step.disk.logged();
         (outcome, false, done.then_some(Logged { record, at: now }))
     }
 
-    fn note_written_back(&mut self, waiting: &Waiting) {
+    fn note_written_back(&mut self, now: Time, waiting: &Waiting) {
         if let Op::Write {
             fid,
             len,
@@ -223,7 +223,7 @@ impl Server {
             ..
         } = waiting.request.op
         {
-            self.earn_time(waiting.session, fid, len);
+            self.earn_time(now, (waiting.session, fid), len);
         }
     }
 

@@ -15,6 +15,7 @@
 use crate::server::Server;
 use crate::server::mutant::Mutant;
 use crate::server::room::ROOM_MOST;
+use crate::server::table::Ask;
 use crate::server::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};
@@ -56,13 +57,28 @@ impl Server {
     }
 
     /// A client has written back so much of a file: it may have been asked for it, or for room.
-    pub(crate) fn earn_time(&mut self, id: SessionId, fid: Fid, bytes: u32) {
+    /// Bytes that come faster than that earn nothing for a time in which none come.
+    pub(crate) fn earn_time(&mut self, now: Time, (id, fid): (SessionId, Fid), bytes: u32) {
         for at in [fid, Fid::room(fid.volume)] {
             let file = self.files.get_mut(&at);
             let holder = file.and_then(|file| file.holders.get_mut(&id));
             for ask in holder.into_iter().flat_map(|holder| &mut holder.asks) {
                 let earned = ask.earned + NS_PER_BYTE * u64::from(bytes);
-                ask.earned = earned.min(EARNED_MOST_NS);
+                ask.earned = earned
+                    .min(now.saturating_sub(ask.since))
+                    .min(EARNED_MOST_NS);
+            }
+        }
+    }
+
+    /// Time that was earned is not counted when the same requests ask this client again.
+    pub(crate) fn keep_earned(&mut self, at: (SessionId, Fid), answered: &[Ask]) {
+        for ask in answered.iter().filter(|ask| ask.earned > 0) {
+            for seq in &ask.waiters {
+                let waiting = self.waiting.get_mut(seq);
+                if let Some(since) = waiting.and_then(|waiting| waiting.asked.get_mut(&at)) {
+                    *since += ask.earned;
+                }
             }
         }
     }

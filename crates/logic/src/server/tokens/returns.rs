@@ -157,6 +157,7 @@ impl Server {
         if let Some(attr) = &attr {
             self.hear_time(step, attr.ctime);
         }
+        self.keep_earned((session, fid), &answered);
         let paid = self.pay((session, hold.stamp), fid, &answered, attr.as_ref());
         let again = self.look_again(step, (session, fid), paid);
         self.ask_gathered(step, session, fid);
