@@ -2,17 +2,20 @@
 //! filled with what is not here; then the bytes that are here become its content.
 //!
 //! Guarantees: the file has each byte of the first one, as it is here or else at the server; it
-//! is made once, however often others want it and whatever it has to wait for.
+//! is made once, however often others want it and whatever it has to wait for, unless somebody
+//! removes it before its bytes have come. The kernel of this machine hears of the new name and of
+//! its directory's times.
 
 use super::cache::BlockState;
 use super::stranded::Phase;
 use crate::aside;
 use crate::client::api::Output;
-use crate::client::notices::Event;
-use crate::client::{Client, Step};
+use crate::client::notices::{Event, Invalidate};
+use crate::client::{After, Client, Step};
 use alloc::format;
+use alloc::vec::Vec;
 use wire::limits::{BLOCK_BYTES, COPY_BYTES};
-use wire::{Caller, Entry, Fid, Grant, Make, Op, Outcome, Refusal, Right, Set};
+use wire::{Caller, Entry, Fid, Grant, Make, Name, Op, Outcome, Refusal, Right, Set};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// So many names are tried for what is set aside, for each moment.
@@ -42,6 +45,32 @@ impl Client {
         // Its kernel does not know that a name comes.
         self.node(dir).doubtful += 1;
         self.ask_stranded(step, fid, (op, caller));
+    }
+
+    /// The server has made a file beside another one, or has refused to.
+    pub(super) fn has_made(
+        &mut self,
+        step: &mut Step<'_>,
+        (dir, name): (Fid, &Name),
+        (outcome, vouched): (&Outcome, bool),
+    ) {
+        if let Outcome::Entry(entry) = outcome {
+            self.learn(dir, entry.dir.clone(), vouched);
+            let what = Invalidate::Inode {
+                fid: dir,
+                ranges: Vec::new(),
+                young: false,
+            };
+            self.invalidate(step, what, After::Nothing);
+        }
+        let node = self.node(dir);
+        node.doubtful = node.doubtful.saturating_sub(1);
+        node.names.remove(name);
+        node.not_whole();
+        node.renew_listing();
+        let name = name.clone();
+        let what = Invalidate::Name { dir, name };
+        self.invalidate(step, what, After::Nothing);
     }
 
     pub(super) fn not_made(
@@ -178,8 +207,10 @@ impl Client {
             if node.right == Right::Exclusive && node.drain.is_none() {
                 return self.move_aside(step, fid, made);
             }
-            let copied = node.version;
-            return self.take_beside(step, fid, Some(copied)); // somebody has looked at it meanwhile
+            // Somebody has looked at it meanwhile. Blocks that are here may leave before it is had
+            // again, unless all has been copied.
+            let copied = (from >= size).then_some(node.version);
+            return self.take_beside(step, fid, copied);
         }
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Copies(from);

@@ -3,13 +3,10 @@
 //! Guarantees: a user may use the file beside another one only if he may use that one now, and
 //! might when its bytes were changed here: it is made for its owner alone, and opened to others
 //! only when it is known that it has the same group, and that neither has lists by which others
-//! would get at it. The kernel of this machine hears of the new name and of its directory's times.
+//! would get at it.
 
 use super::stranded::Stranded;
-use crate::client::notices::Invalidate;
-use crate::client::{After, Client, Step};
-use alloc::vec::Vec;
-use wire::{Attr, Caller, Fid, Name, Outcome, Refusal, Set};
+use wire::{Attr, Caller, Set};
 
 const OWNER: u16 = 0o700;
 const GROUP: u16 = 0o070;
@@ -64,42 +61,6 @@ impl Stranded {
         set.mode = (mode != made.mode & ALL).then_some(mode);
         set
     }
-}
-
-impl Client {
-    /// The server has made a file beside another one, or has refused to.
-    pub(super) fn has_made(
-        &mut self,
-        step: &mut Step<'_>,
-        (dir, name): (Fid, &Name),
-        (outcome, vouched): (&Outcome, bool),
-    ) {
-        if let Outcome::Entry(entry) = outcome {
-            self.learn(dir, entry.dir.clone(), vouched);
-            let what = Invalidate::Inode {
-                fid: dir,
-                ranges: Vec::new(),
-                young: false,
-            };
-            self.invalidate(step, what, After::Nothing);
-        }
-        let node = self.node(dir);
-        node.doubtful = node.doubtful.saturating_sub(1);
-        node.names.remove(name);
-        node.not_whole();
-        node.renew_listing();
-        let name = name.clone();
-        let what = Invalidate::Name { dir, name };
-        self.invalidate(step, what, After::Nothing);
-    }
-}
-
-/// May it be done later? There will be room, or the user logs in again.
-pub(super) fn is_for_now(refusal: Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
-    )
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@
 //! as lost, since nothing can be made anywhere; time alone loses none.
 
 use super::cache::BlockState;
-use super::set_aside::is_for_now;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
@@ -327,4 +326,12 @@ impl Client {
         self.retire(step, fid);
         self.leave_if_clean(step);
     }
+}
+
+/// May it be done later? There will be room, or the user logs in again.
+fn is_for_now(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
+    )
 }
