@@ -212,7 +212,7 @@ fn read_again(m: &mut Machines) -> (u64, u64, u64) {
     (after.0 - before.0, missing, after.1 - before.1)
 }
 
-/// Caches that were dropped would have to be filled again and again only if they were not kept.
+/// A cache that keeps nothing fails in each of these; a page that Linux drops, in one of them.
 const TRIES: usize = 3;
 
 #[test]

@@ -3,12 +3,12 @@
 
 use crate::harness::process::Proc;
 use crate::harness::{Cell, Scratch, ariel, eventually, real_system, run, say, text};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -140,33 +140,32 @@ fn a_service_manager_is_told_of_a_mounts_life() {
     assert_eq!(fs::read(cell.mount().join("file")).unwrap(), b"bytes");
 }
 
+/// A server in the background, its pid file and its process.
+fn background(scratch: &Scratch) -> (PathBuf, Pid) {
+    let pid_file = scratch.join("pid");
+    let insecure = "--insecure-loopback";
+    let mut command = ariel(&["serve", insecure, "--listen", "127.0.0.1:0", "--daemon"]);
+    command.arg("--data").arg(scratch.join("data"));
+    let output = run(command.arg("--pid-file").arg(&pid_file));
+    assert!(output.status.success(), "{}", text(&output));
+    let pid = fs::read_to_string(&pid_file).unwrap();
+    (
+        pid_file,
+        Pid::from_raw(pid.trim().parse().unwrap()).unwrap(),
+    )
+}
+
 #[test]
 fn a_log_that_was_renamed_is_begun_anew_on_sighup() {
     let scratch = Scratch::new("service-hup");
+    let (pid_file, pid) = background(&scratch);
     let data = scratch.join("data");
-    let insecure = "--insecure-loopback";
-    let args = ["serve", insecure, "--listen", "127.0.0.1:0", "--daemon"];
-    let pid_file = scratch.join("pid");
-    let mut command = ariel(&args);
-    command
-        .arg("--data")
-        .arg(&data)
-        .arg("--pid-file")
-        .arg(&pid_file);
-    let output = run(&mut command);
-    assert!(output.status.success(), "{}", text(&output));
-    let pid: i32 = fs::read_to_string(&pid_file)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
     let log = data.join("server.log");
     fs::rename(&log, data.join("server.log.old")).unwrap();
-    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
     let is_begun = || fs::read_to_string(&log).is_ok_and(|text| text.contains("opened anew"));
     let begun = eventually(LIMIT, is_begun);
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
     let ended = eventually(LIMIT, || !pid_file.exists());
     assert!(begun && ended, "begun: {begun}, ended: {ended}");
 }
@@ -174,18 +173,10 @@ fn a_log_that_was_renamed_is_begun_anew_on_sighup() {
 #[test]
 fn a_server_that_ends_leaves_the_pid_file_of_the_next_one() {
     let scratch = Scratch::new("service-pid");
-    let pid_file = scratch.join("pid");
-    let insecure = "--insecure-loopback";
-    let args = ["serve", insecure, "--listen", "127.0.0.1:0", "--daemon"];
-    let mut command = ariel(&args);
-    command.arg("--data").arg(scratch.join("data"));
-    let output = run(command.arg("--pid-file").arg(&pid_file));
-    assert!(output.status.success(), "{}", text(&output));
-    let pid = fs::read_to_string(&pid_file).unwrap();
-    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    let (pid_file, pid) = background(&scratch);
     fs::write(&pid_file, "1\n").unwrap();
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    let has_ended = || rustix::process::test_kill_process(pid).is_err();
+    kill_process(pid, Signal::TERM).unwrap();
+    let has_ended = || test_kill_process(pid).is_err();
     assert!(eventually(LIMIT, has_ended), "the server does not end");
     assert_eq!(fs::read_to_string(&pid_file).unwrap(), "1\n");
 }
