@@ -21,6 +21,7 @@ pub(crate) fn idle(at: &mut At<'_>) -> io::Result<Vec<f64>> {
         .iter()
         .try_for_each(|file| read_small(file, &mut buffer))?;
     read_through(&large)?;
+    // No event ends what the client does by itself.
     sleep(CALM);
     let before = at.usage()?;
     let seconds = at.seconds(|| {

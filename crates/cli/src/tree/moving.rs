@@ -137,6 +137,7 @@ fn follow(taker: &Taker, volume: &str, quiet: bool) -> Result<Moving, Failure> {
                 return Err(Failure::new(FAILED, text));
             }
         }
+        // The server sends no event; the move bounds this, or the server's silence.
         thread::sleep(POLL);
     }
 }
