@@ -12,7 +12,7 @@
 use super::delegation::Decides;
 use super::owners::Own;
 use crate::Ticket;
-use crate::client::session::requests::Why;
+use crate::client::session::requests::{Sent, Why};
 use crate::client::{Call, Client, Done, Step};
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::vec::Vec;
@@ -224,8 +224,7 @@ impl Client {
                     Some(done) => done,
                     None => {
                         let ticket = ticket.filter(|ticket| self.called(*ticket).is_some());
-                        self.locks.waiting.extend(ticket.map(|ticket| (id, ticket)));
-                        return;
+                        return self.lock_waits(step, id, ticket);
                     }
                 }
             }
@@ -254,6 +253,18 @@ impl Client {
             return self.give_lock(step, ticket);
         }
         self.finish_lock(step, ticket, done);
+    }
+
+    /// The server lets a request wait. If the caller was interrupted, a server that has restarted
+    /// since does not know of that any more.
+    fn lock_waits(&mut self, step: &mut Step<'_>, id: RequestId, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        self.locks.waiting.insert(id, ticket);
+        let stops =
+            |sent: &Sent| matches!(sent.request.op, Op::StopWaiting { request } if request == id);
+        if self.locks.interrupted.contains(&ticket) && !self.requests.values().any(stops) {
+            self.ask_lock(step, Op::StopWaiting { request: id }, Why::Lock);
+        }
     }
 
     /// A call has its lock, unless the lease is near its end.
