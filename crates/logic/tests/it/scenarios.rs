@@ -19,7 +19,8 @@
 //!     publish 2                   the server publishes by itself what was received as volume 2
 //!     A mount v m                 a mount point of volume v; `A unmount m`
 //!     A mount-elsewhere 9 m       a mount point of volume 9 of another server
-//!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
+//!     A lookup|create|mkdir|unlink|rmdir|rename|exchange|link|stat|truncate|chmod|list|sync
+//!     A forget|leave
 //!     A enter d                   attributes, and a reference, without any name
 //!     A handed v:/                another machine's answer gives the kernel that reference
 //!     A forget d 1                one of the references; without a number all

@@ -22,7 +22,7 @@ use crate::client::api::Call;
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
-use wire::{Fid, Name, Op};
+use wire::{Fid, Name, Op, RequestId};
 
 impl Client {
     /// Must this rename wait until bytes of what it puts in the place of something else have been
@@ -197,11 +197,23 @@ impl Client {
         }
         let batch = self.node(fid).batch;
         let last = self.delegation.last_unanswered(&self.requests);
-        // Changes that were told since then are not behind it.
-        if batch < last {
+        // A change that was told since then, or the write-back of another file, may be done later.
+        if !self.is_done_behind(batch, last) {
             return false;
         }
         self.delegation.last = batch;
         true
+    }
+
+    /// Is this request, or one that it comes after, that one? 0: there is none to come after.
+    /// Requests that have been answered are not known here any more.
+    fn is_done_behind(&self, mut id: RequestId, last: RequestId) -> bool {
+        while last != 0 && id > last {
+            let Some(sent) = self.requests.get(&id) else {
+                return false;
+            };
+            id = sent.request.after;
+        }
+        last == 0 || id == last
     }
 }

@@ -566,12 +566,13 @@ fn op(world: &World, words: &[&str]) -> Op {
             let (dir, name) = place(world, path);
             Op::Rmdir { dir, name }
         }
-        ["rename", old, new] => rename(world, old, new),
+        ["rename", old, new] => rename(world, (old, new), false),
+        ["exchange", one, other] => rename(world, (one, other), true),
         _ => range_op(world, words),
     }
 }
 
-fn rename(world: &World, old: &str, new: &str) -> Op {
+fn rename(world: &World, (old, new): (&str, &str), exchange: bool) -> Op {
     let ((from, name), (to, new)) = (place(world, old), place(world, new));
     Op::Rename {
         from,
@@ -579,7 +580,7 @@ fn rename(world: &World, old: &str, new: &str) -> Op {
         to,
         new,
         no_replace: false,
-        exchange: false,
+        exchange,
     }
 }
 
