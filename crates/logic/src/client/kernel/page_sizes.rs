@@ -285,6 +285,7 @@ impl Client {
             (Call::Write { fid, .. }, Done::Written { .. }) => {
                 if let Some(node) = self.nodes.get_mut(fid) {
                     node.kernel.sizes.wrote(now, call);
+                    node.kernel.attr.wrote(call);
                 }
             }
             _ => {}
@@ -308,6 +309,7 @@ impl Client {
         if let (Some(node), Some(end)) = (node, reaches) {
             node.kernel.sizes.most = node.kernel.sizes.most.max(end);
             node.kernel.sizes.moved(now);
+            node.kernel.attr.reaches(end);
         }
     }
 

@@ -18,7 +18,7 @@
 
 use super::notify_done::After;
 use super::replies::{AttrReplies, Awaits, Tells};
-use crate::client::api::{Call, Lifetime, Output};
+use crate::client::api::{Call, How, Lifetime, Output};
 use crate::client::notices::Invalidate;
 use crate::client::{Client, Running, Step};
 use crate::footprint::Footprint;
@@ -34,7 +34,7 @@ pub(crate) struct ToldAttr {
     pub(crate) replies: AttrReplies,
     /// One of these differed before an answer that may be in flight.
     news: bool,
-    /// It was told this last.
+    /// It was told this last, or knows it from a write of its own.
     basis: Option<Basis>,
 }
 
@@ -42,6 +42,33 @@ impl ToldAttr {
     /// The kernel has digested or dropped all that it was told.
     pub(crate) fn dropped(&mut self) {
         self.replies.forget(Tells::UNCOVERED.and(Tells::SEEKS));
+    }
+
+    /// A write is answered, by which the kernel makes the file as long as the write reaches: a size
+    /// that it is told afterwards is no news.
+    pub(crate) fn wrote(&mut self, call: &Call) {
+        let (
+            Call::Write {
+                offset, len, how, ..
+            },
+            Some(basis),
+        ) = (call, self.basis)
+        else {
+            return;
+        };
+        // The kernel appends at the end that it knows.
+        let from = match how {
+            How::Append => basis.3,
+            _ => *offset,
+        };
+        self.reaches(from + u64::from(*len));
+    }
+
+    /// The kernel takes the file for at least as long.
+    pub(crate) fn reaches(&mut self, end: u64) {
+        if let Some((.., size)) = &mut self.basis {
+            *size = end.max(*size);
+        }
     }
 }
 
