@@ -202,6 +202,10 @@ impl Client {
     /// Somebody else asks for a lock of the file. An answer that delegates the locks and is on its
     /// way is void when it comes; the server is told so.
     pub(crate) fn on_locks_recalled(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+        let known = self.lock_delegation.files.get(&fid);
+        if known.is_some_and(|file| file.granted > epoch) {
+            return; // it was answered, and the locks were delegated anew since
+        }
         let decides = self.lock_delegation.decides(fid);
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
             file.void = file.void.max(epoch);
@@ -362,7 +366,11 @@ impl Client {
             Vec::new()
         };
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
-            (file.void, file.granted) = (file.void.max(term), 0);
+            file.void = file.void.max(term);
+            // An answer may have overtaken the server's word that locks were lost before it.
+            if file.granted <= term {
+                file.granted = 0;
+            }
         }
         self.lock_delegation.files.retain(|_, file| !file.is_over());
         waited
