@@ -45,7 +45,11 @@ impl Client {
         if !freed {
             return node.parked.push(ticket);
         }
-        if pages && self.must_claim(step, (ticket, fid), &running.caller) {
+        let waits = match pages {
+            true => self.must_claim(step, (ticket, fid), &running.caller),
+            false => self.waits_for_disowned(fid, ticket),
+        };
+        if waits {
             return;
         }
         let passes = pages && self.passes_by(fid, (offset, len));

@@ -65,6 +65,15 @@ impl Notices {
         })
     }
 
+    /// Is the kernel dropping what it knows of this object, since a caller did not wait for its
+    /// change?
+    pub(crate) fn is_disowned(&self, fid: Fid) -> bool {
+        let mut left = self.left.values();
+        left.any(|(after, told)| {
+            matches!(after, After::Moved(..)) && told.is_some_and(|(of, _)| of == fid)
+        })
+    }
+
     fn insert(&mut self, after: After, told: Option<(Fid, bool)>) -> u64 {
         self.last_id += 1;
         let other = self.left.insert(self.last_id, (after, told));

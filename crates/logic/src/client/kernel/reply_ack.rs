@@ -268,6 +268,18 @@ impl Client {
             untaken.moved.swap_remove(at);
             self.on_digested(step, id);
         }
+        self.ask_behind(step, dir);
+    }
+
+    /// A file was changed for a caller that did not wait, and the kernel has yet to drop the old
+    /// size. Were a program shown the new bytes past the kernel's pages, others that read through
+    /// these would be shown the old end after that: the read waits.
+    pub(crate) fn waits_for_disowned(&mut self, fid: Fid, ticket: Ticket) -> bool {
+        let waits = self.kernel.notices.is_disowned(fid);
+        if waits {
+            self.node(fid).behind.push(ticket);
+        }
+        waits
     }
 
     /// Has the kernel ask again for all that this change has touched.
