@@ -418,10 +418,18 @@ impl Cell {
     /// Takes everything from the machine of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or it is the last administrator: nobody could let anybody in any more.
     pub fn revoke(&self, name: &str) -> Result<Machine, CellError> {
         self.change(|state| {
             let mut machine = named(state, name)?;
+            let rules = |it: &Machine| it.role == Role::Administrator && it.revoked_s.is_none();
+            if rules(&machine) && state.machines.values().filter(|it| rules(it)).count() == 1 {
+                return Err(refused(format!(
+                    "{name} is the cell's last administrator, without whom nobody could let any \
+                     machine in: make another one first (`ariel join-token --administrator` here, \
+                     `ariel join LINE` there), and revoke {name} as that one"
+                )));
+            }
             machine.revoked_s = Some(now_s());
             Ok(machine)
         })
@@ -586,6 +594,8 @@ mod tests {
         assert!(cell.renew(machine.id, &new_key().unwrap().1).is_err());
         assert!(cell.machine_of(print).unwrap().revoked_s.is_some());
         join(&cell, &secret, "a").unwrap();
+        let last = cell.revoke("administrator").unwrap_err().to_string();
+        assert!(last.contains("join-token --administrator"), "{last}");
         drop(cell);
         let cell = Cell::open(&dir.path().join("cell")).unwrap();
         assert!(
