@@ -14,6 +14,7 @@ use crate::footprint::Footprint;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use wire::limits::BLOCK_BYTES;
 use wire::{Access, Attr, Fid, Grant, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
 
 impl Client {
@@ -431,6 +432,9 @@ impl Client {
                     node.right = node.right.max(Right::Transient);
                 }
                 let len = len.min(bulk_len);
+                let blocks = u64::from(len.div_ceil(BLOCK_BYTES));
+                self.counts.misses += blocks;
+                self.lending.counts.fetched += blocks;
                 self.finish_read(step, ticket, vec![Piece::Bulk { from: 0, len }]);
             }
             // A recall or an own change has overtaken the answer: bytes that the kernel would keep
