@@ -17,6 +17,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::{Fid, Refusal, ToClient, WatchId, limits};
 
+/// A server that has refused a client so often for one reason goes on doing so: of several servers
+/// of a cell others may have been asked in between.
+const REFUSALS: u32 = 3;
+
 /// The state that the threads of a client share.
 pub(crate) struct Core {
     state: Mutex<State>,
@@ -173,10 +177,14 @@ impl Core {
         self.root.get().copied()
     }
 
-    /// Waits for the root; `Err`: why there is none yet.
-    pub(crate) fn wait_root(&self, timeout: Duration) -> Result<Fid, Option<String>> {
-        self.wait_until(timeout, |_| self.root())
-            .map_err(|state| state.last_end.clone())
+    /// Waits for the root; `Err`: does the server refuse this client, and why is there no root yet?
+    pub(crate) fn wait_root(&self, timeout: Duration) -> Result<Fid, (bool, Option<String>)> {
+        let known = |state: &State| match self.root() {
+            Some(root) => Some(Ok(root)),
+            None => (state.refusals >= REFUSALS).then(|| Err((true, state.last_end.clone()))),
+        };
+        let ended = self.wait_until(timeout, known);
+        ended.unwrap_or_else(|state| Err((false, state.last_end.clone())))
     }
 
     /// Waits until `ready` gives something; `Err`: it did not in time, or the client was stopped.
@@ -311,9 +319,15 @@ impl Events for Core {
             }
             state.link = None;
             let before = state.last_end.replace(reason.to_string());
+            // A server that refuses the same again and again is told of once.
+            let again = before == state.last_end;
+            state.refusals = match reason {
+                CloseReason::ByPeer(_) if again => state.refusals + 1,
+                CloseReason::ByPeer(_) => 1,
+                _ => 0,
+            };
+            self.changed.notify_all();
             if !state.stopped {
-                // A server that refuses the same again and again is told of once.
-                let again = before == state.last_end;
                 if state.machine.has_left() {
                     tracing::debug!(%reason, "the connection to the server has ended, as asked");
                 } else if again || matches!(reason, CloseReason::Elsewhere) {

@@ -16,6 +16,7 @@ mod close_session;
 mod core;
 mod effects;
 mod errno;
+mod error;
 pub mod front;
 mod leading;
 mod memory;
@@ -25,6 +26,7 @@ mod trim;
 
 pub use close_session::close_session;
 pub use errno::errno;
+pub use error::ClientError;
 
 use crate::core::Core;
 use crate::front::{
@@ -36,8 +38,7 @@ use crate::memory::Watch;
 use crate::state::State;
 use logic::Ticket;
 use logic::client::Input;
-use net::{Addresses, DialError, Dialer, Passage, Speaks, Timer};
-use std::io;
+use net::{Addresses, Dialer, Passage, Speaks, Timer};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -87,29 +88,6 @@ pub struct ClientOptions {
     pub name: String,
     /// Finds the server of the tree's volume when it is not where it was; `None`: nobody does.
     pub finder: Option<Arc<dyn Finder>>,
-}
-
-/// Why a client did not start or is not ready.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// No thread can be started.
-    #[error("no thread can be started ({0}): raise the limit of processes (ulimit -u)")]
-    Thread(#[source] io::Error),
-    /// There is no connection.
-    #[error(transparent)]
-    Unreachable(#[from] DialError),
-    /// There is a connection, and no session.
-    #[error(
-        "the server at {server} did not open a session in time{}: is it an Ariel server of the \
-         same version, and does its log say why?",
-        .last_end.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
-    )]
-    NoSession {
-        /// The server.
-        server: Addresses,
-        /// Why the last connection ended.
-        last_end: Option<String>,
-    },
 }
 
 /// The data and changes that the server has not got.
@@ -320,7 +298,7 @@ impl Client {
     /// Waits until the server has opened a session, and says the tree's root.
     ///
     /// # Errors
-    /// It has not within `timeout`; the client goes on trying.
+    /// It has not within `timeout`, or refuses to, several times; the client goes on trying.
     pub fn wait_ready(&self, timeout: Duration) -> Result<Fid, ClientError> {
         let began_ns = net::clock::now_ns();
         // Where one side refuses the other, nothing else need be waited for.
@@ -328,9 +306,16 @@ impl Client {
         let waited = Duration::from_nanos(net::clock::now_ns().saturating_sub(began_ns));
         let left = timeout.saturating_sub(waited);
         let root = self.core.wait_root(left);
-        root.map_err(|last_end| ClientError::NoSession {
-            server: self.server(),
-            last_end,
+        let server = || self.server();
+        root.map_err(|(refused, last_end)| match last_end {
+            Some(why) if refused => ClientError::Refused {
+                server: server(),
+                why,
+            },
+            last_end => ClientError::NoSession {
+                server: server(),
+                last_end,
+            },
         })
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) stopped: bool,
     /// Why the last connection ended.
     pub(crate) last_end: Option<String>,
+    /// So many connections in a row were refused by the server, for this same reason.
+    pub(crate) refusals: u32,
     /// The server of a replica with which the session is, and the one that is dialed in its place.
     elsewhere: Option<(Addresses, Addresses)>,
     sent: BTreeMap<&'static str, u64>,
@@ -79,6 +81,7 @@ impl State {
             peers: None,
             stopped: false,
             last_end: None,
+            refusals: 0,
             elsewhere: None,
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
@@ -302,7 +305,7 @@ impl State {
 
     /// A server has greeted the client.
     pub(crate) fn is_greeted(&mut self) {
-        (self.last_end, self.elsewhere) = (None, None);
+        (self.last_end, self.refusals, self.elsewhere) = (None, 0, None);
     }
 
     fn tell_session_lost(&mut self) {
