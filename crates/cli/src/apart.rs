@@ -19,7 +19,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::thread::clear_ambient_capability_set;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -107,9 +107,23 @@ pub(crate) fn mount(words: &[OsString], of: &Path, question: &Value) -> Answer {
     }))
 }
 
+/// The names of the directories of such mounts begin so.
+const PREFIX: &str = "apart-";
+
+/// Is a mount there one that a program has for itself?
+pub(crate) fn is_own(point: &Path) -> bool {
+    let name = point.file_name().and_then(OsStr::to_str);
+    let begins = name.is_some_and(|name| name.starts_with(PREFIX));
+    begins
+        && runtime::users_dirs()
+            .iter()
+            .any(|dir| point.parent() == Some(dir.as_path()))
+}
+
 /// A mount that a daemon has begun for somebody.
 struct Begun {
     at: PathBuf,
+    log: PathBuf,
     daemon: std::process::Child,
     counted: Counted,
 }
@@ -120,7 +134,7 @@ fn begin(mut words: Vec<OsString>, uid: u32) -> anyhow::Result<Begun> {
     }
     let counted = Counted::new(uid)?;
     let (own, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let at = runtime::users_dir()?.join(format!("apart-{own}-{number}"));
+    let at = runtime::users_dir()?.join(format!("{PREFIX}{own}-{number}"));
     std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
     let log = runtime::dir()?
         .join(runtime::of_mount(&at))
@@ -129,13 +143,14 @@ fn begin(mut words: Vec<OsString>, uid: u32) -> anyhow::Result<Begun> {
         "--at".into(),
         at.clone().into(),
         "--log".into(),
-        log.into(),
+        log.clone().into(),
         "--apart".into(),
     ];
     words.extend(added);
     match daemon::start(&words) {
         Ok((_, daemon)) => Ok(Begun {
             at,
+            log,
             daemon,
             counted,
         }),
@@ -151,6 +166,7 @@ impl Begun {
     fn end(self) {
         let Begun {
             at,
+            log,
             mut daemon,
             counted,
         } = self;
@@ -159,8 +175,10 @@ impl Begun {
         }
         let _ = std::fs::remove_dir(&at);
         let wait = move || {
-            // Its own log says how it ended.
-            let _ = daemon.wait();
+            // Its own log says how it ended, if that was not in order.
+            if daemon.wait().is_ok_and(|ended| ended.success()) {
+                let _ = std::fs::remove_file(log);
+            }
             drop(counted);
         };
         let waiting = thread::Builder::new().name("apart".into()).spawn(wait);

@@ -74,7 +74,7 @@ pub(crate) fn connect(dir: Option<&Path>) -> anyhow::Result<UnixStream> {
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
         let named = |name: &String| match &wanted {
             Some(wanted) => name == wanted,
-            None => name.ends_with(".login.sock"),
+            None => name.ends_with(daemon::ENDING),
         };
         for path in names
             .filter(named)

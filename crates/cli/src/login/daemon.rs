@@ -117,10 +117,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The socket of the mount there.
+/// The socket of the mount there. A mount that one program has for itself is not found by others,
+/// which look for any.
 pub(super) fn socket_name(point: &Path) -> String {
-    format!("{}.login.sock", runtime::of_mount(point))
+    let of = runtime::of_mount(point);
+    match apart::is_own(point) {
+        true => format!("{of}.apart.sock"),
+        false => format!("{of}{ENDING}"),
+    }
 }
+
+/// The end of the names of such sockets.
+pub(super) const ENDING: &str = ".login.sock";
 
 fn make_private(dir: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
