@@ -32,7 +32,8 @@ pub(crate) use cell::{
 };
 pub(crate) use cooperate::{CooperateArgs, Cooperation};
 pub(crate) use group::{
-    GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs, GroupWithoutArgs, WithinArgs,
+    GroupArgs, GroupCommand, GroupHoldArgs, GroupMembersArgs, GroupWayArgs, GroupWithoutArgs,
+    WithinArgs,
 };
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use lifetime::Cache;

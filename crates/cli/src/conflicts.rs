@@ -6,6 +6,7 @@
 
 use crate::args::ConflictsArgs;
 use crate::failure::{FAILED, Failure};
+use crate::paths;
 use crate::show;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -41,6 +42,12 @@ pub(crate) fn conflicts(args: &ConflictsArgs) -> Result<ExitCode, Failure> {
         )
     };
     let top = std::fs::symlink_metadata(&args.path).map_err(failed)?;
+    let points = paths::mounts_of(rustix::fs::minor(top.dev()));
+    let points = points.map_err(|error| Failure::of("conflicts", format_args!("{error:#}")))?;
+    if points.is_empty() {
+        let text = format!("{}: {}", args.path.display(), paths::ON_NO_MOUNT);
+        return Err(Failure::of("conflicts", text));
+    }
     let (mut found, mut unread) = (Vec::new(), 0_u64);
     let mut folders = vec![args.path.clone()];
     while let Some(folder) = folders.pop() {

@@ -3,7 +3,7 @@
 //! A user asks the daemon of a mount, which learns from the kernel who he is; an administrator asks
 //! with a credential.
 
-use crate::args::{GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs};
+use crate::args::{GroupArgs, GroupCommand, GroupHoldArgs, GroupMembersArgs, GroupWayArgs};
 use crate::failure::Failure;
 use crate::{apart, login, membership, show};
 use cell::{Answer, Group, GroupDeed, Member, Question};
@@ -103,7 +103,7 @@ fn change(what: &'static str, args: &GroupMembersArgs, add: bool) -> Result<(), 
     Ok(())
 }
 
-fn hold(what: &'static str, args: &GroupArgs, held: bool) -> Result<(), Failure> {
+fn hold(what: &'static str, args: &GroupHoldArgs, held: bool) -> Result<(), Failure> {
     let name = args.name.clone();
     done(what, &args.way, &GroupDeed::Hold { name, held })
 }

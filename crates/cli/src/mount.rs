@@ -172,6 +172,8 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
     }
 }
 
+const CREDENTIALS: &str = "--credentials";
+
 /// Where the daemon logs.
 fn log_file(args: &MountArgs, point: &Path) -> Result<PathBuf, Failure> {
     let chosen = args.log.as_deref().map(std::path::absolute).transpose();
@@ -193,19 +195,25 @@ fn again(
         return Ok(None);
     }
     Ok(Some(Again {
-        words: words_again(args, credentials, words),
+        words: words_again(credentials, words),
         deaths: args.again.deaths,
         log: log_file(args, point)?,
     }))
 }
 
-/// The command line of one more mount like this.
-fn words_again(args: &MountArgs, credentials: Option<&Path>, words: &[OsString]) -> Vec<OsString> {
+/// The command line of one more mount like this, from whatever directory.
+fn words_again(credentials: Option<&Path>, words: &[OsString]) -> Vec<OsString> {
     let mut words = guard::without_added(words);
-    if let Some(dir) = credentials.filter(|_| args.trust.credentials.is_none()) {
-        // The server that told where they are may be away then.
-        words.extend(["--credentials".into(), dir.into()]);
+    let Some(dir) = credentials else {
+        return words;
+    };
+    // A server that told where they are may be away then, and a path may be a relative one.
+    if let Some(at) = words.iter().position(|word| word == CREDENTIALS) {
+        words.drain(at..words.len().min(at + 2));
     }
+    let joined = format!("{CREDENTIALS}=");
+    words.retain(|word| !word.as_encoded_bytes().starts_with(joined.as_bytes()));
+    words.extend([CREDENTIALS.into(), dir.into()]);
     words
 }
 
@@ -248,7 +256,7 @@ fn take_logins(
         servers: args.server.clone(),
         point: point.to_owned(),
         name: name(point),
-        words: words_again(args, Some(credentials), words),
+        words: words_again(Some(credentials), words),
         is_apart: args.again.apart,
     };
     Logins::start(mount, of)

@@ -4,6 +4,7 @@
 //! or be counted on not to be asked.
 
 use crate::failure::Failure;
+use anyhow::Context;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,19 @@ fn home() -> Result<PathBuf, Failure> {
             "the variable HOME is not set: give --data DIR and --mount DIR",
         )
     })
+}
+
+/// Said of a path of another file system.
+pub(crate) const ON_NO_MOUNT: &str =
+    "it is on no mount of Ariel: see them with `findmnt -t fuse.ariel`";
+
+/// Where the mount with this minor number of its device is.
+pub(crate) fn mounts_of(connection: u32) -> anyhow::Result<Vec<PathBuf>> {
+    let all = fuse::mount::mounts().context("the mounts cannot be read")?;
+    let its = all
+        .into_iter()
+        .filter(|entry| entry.connection == connection && entry.is_ariel());
+    Ok(its.map(|entry| entry.mount_point).collect())
 }
 
 #[cfg(test)]

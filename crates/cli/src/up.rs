@@ -82,10 +82,13 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
         Some(dir) => dir.clone(),
         None => paths::default_mount()?,
     };
+    let before = Place::read(&data);
+    if before.is_none() {
+        is_empty(&wanted)?;
+    }
     if !trust::cell_dir(&data).exists() {
         membership::init(&data, None)?;
     }
-    let before = Place::read(&data);
     let (server, started) = start_server(&data, before.as_ref())?;
     // Made only now: a new store wants an empty directory, and the mount may be inside of it.
     std::fs::create_dir_all(&wanted)
@@ -112,6 +115,24 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     tell(&place, &data, mounted);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a directory with something in it, before a server is started for nothing.
+fn is_empty(dir: &Path) -> Result<(), Failure> {
+    let mut there = match std::fs::read_dir(dir) {
+        Ok(there) => there,
+        Err(_) => return Ok(()), // it is made later, or that says why not
+    };
+    match there.next() {
+        None => Ok(()),
+        Some(_) => {
+            let text = format!(
+                "{} is not empty: mount on an empty directory",
+                dir.display()
+            );
+            Err(Failure::of("up", text))
+        }
+    }
 }
 
 /// The address of the store's server, and whether it had to be started.

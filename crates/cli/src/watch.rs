@@ -8,13 +8,13 @@ pub(crate) mod relay;
 
 use crate::args::WatchArgs;
 use crate::failure::Failure;
-use crate::{control, runtime};
+use crate::{control, paths, runtime};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn watch(args: &WatchArgs) -> Result<ExitCode, Failure> {
@@ -30,16 +30,11 @@ fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
     let found = std::fs::metadata(path)?;
     let (inode, connection) = (found.ino(), rustix::fs::minor(found.dev()));
     let question = json!({ "ask": "watch", "inode": inode, "recursive": recursive });
-    let mut points: Vec<PathBuf> = Vec::new();
-    for entry in fuse::mount::mounts().context("the mounts cannot be read")? {
-        if entry.connection == connection && entry.is_ariel() {
-            points.push(entry.mount_point);
-        }
-    }
+    let points = paths::mounts_of(connection)?;
     if points.is_empty() {
         bail!(
-            "it is on no mount of Ariel: see them with `findmnt -t fuse.ariel` (for other file \
-             systems there is inotifywait(1))"
+            "{} (for other file systems there is inotifywait(1))",
+            paths::ON_NO_MOUNT
         );
     }
     for point in &points {

@@ -2,15 +2,17 @@
 
 use cell::{DatabaseUrl, JoinLine};
 use clap::Subcommand;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use net::Addresses;
-use std::path::PathBuf;
+use std::path::{PathBuf, absolute};
 
 /// How this machine shows itself to a server.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TrustArgs {
     /// Directory of this machine's credential [default: that of a server of this user on this
     /// machine, then ~/.config/ariel, then /etc/ariel]
-    #[arg(long, value_name = "DIR")]
+    // Daemons leave the directory in which they are started.
+    #[arg(long, value_name = "DIR", value_parser = PathBufValueParser::new().try_map(absolute))]
     pub(crate) credentials: Option<PathBuf>,
     /// Without TLS and without any proof of who is who; both sides must want it, and it works on
     /// loopback alone. For experiments on one machine whose users all trust each other

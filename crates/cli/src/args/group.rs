@@ -24,9 +24,9 @@ pub(crate) enum GroupCommand {
     /// Give a group to another user; it goes by his name then
     Chown(GroupToArgs),
     /// Give up your own membership on a mount, until you take it back
-    Disable(GroupArgs),
+    Disable(GroupHoldArgs),
     /// Take back a membership that you have given up on a mount
-    Enable(GroupArgs),
+    Enable(GroupHoldArgs),
     /// Run a program, and whatever it starts, without your membership of some groups
     Without(GroupWithoutArgs),
 }
@@ -49,6 +49,20 @@ Examples:
 Each user makes groups of his own, and root of a machine that is believed about it makes any. In
 lists of `ariel acl` a group stands under its name.")]
 pub(crate) struct GroupArgs {
+    #[command(flatten)]
+    pub(crate) way: GroupWayArgs,
+    /// The group
+    #[arg(value_name = "GROUP", value_parser = cell::group_name)]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel group disable ann:friends                what the group may do is not yours any more
+  ariel group enable ann:friends                 it is again
+It holds for all your programs on the mount; for one program see `ariel group without`.")]
+pub(crate) struct GroupHoldArgs {
     #[command(flatten)]
     pub(crate) way: GroupWayArgs,
     /// The group

@@ -48,7 +48,8 @@ fn remove(
     }
     let is_dir = kind == Kind::Directory;
     if is_dir && !args.recursive && !args.dir {
-        session.complaints().say(place, "Is a directory");
+        let text = "Is a directory (`-r` removes it with all that is in it, `-d` an empty one)";
+        session.complaints().say(place, text);
         return Ok(());
     }
     if is_dir && args.recursive {

@@ -252,7 +252,9 @@ pub(super) fn told(name: &str, error: &Error) -> Failure {
             "the name is taken: choose another one, or rename what has it".to_owned()
         }
         (Error::Refused { .. }, Errno::PERM) => {
-            "only root may do this, and the first volume stays and keeps its name".to_owned()
+            "only root may do this, and root of a machine without `--root` is not (`ariel machine \
+             grant NAME --root` makes it); and the first volume stays and keeps its name"
+                .to_owned()
         }
         (Error::Refused { .. }, Errno::XDEV) => {
             "a snapshot stays one of its volume: keep what is before the `@`".to_owned()

@@ -160,3 +160,70 @@ fn a_writer_is_told_that_the_disk_is_full_and_nobody_asks_again_and_again() {
     fs::write(mount.join("small"), b"there is room again").unwrap();
     File::open(mount.join("small")).unwrap().sync_all().unwrap();
 }
+
+#[test]
+fn a_mount_whose_credential_has_a_relative_path_comes_back_after_a_restart_of_the_server() {
+    if !real_system("relative-credential") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("relative-credential") else {
+        return;
+    };
+    if cell.is_insecure() {
+        return; // it shows no credential; the cell of the default run has one
+    }
+    let point = cell.scratch().dir("relative");
+    cell.watch().add_mount(&point);
+    let mut mount = ariel(&["mount"]);
+    mount.current_dir(cell.data().join("cell"));
+    mount.arg(cell.addr()).arg(&point);
+    let output = run(mount.args(["--credentials", "machine"]));
+    assert!(output.status.success(), "{}", text(&output));
+    fs::write(point.join("file"), b"content").unwrap();
+    cell.restart();
+    fs::create_dir(point.join("dir")).unwrap();
+    File::open(&point).unwrap().sync_all().unwrap();
+    let output = run(&mut ariel(&[Path::new("umount"), &point]));
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_volume_that_is_not_there_is_said_at_once() {
+    let Some(cell) = Cell::start("no-volume") else {
+        return;
+    };
+    let point = cell.scratch().dir("none");
+    let mut mount = ariel(&["mount", "--volume", "nope"]);
+    mount.arg(cell.addr()).arg(&point).args(cell.trust());
+    let output = run_within(&mut mount, Duration::from_secs(6));
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("refuses this client"), "{said}");
+    assert!(said.contains("a volume that is not there"), "{said}");
+}
+
+#[test]
+fn blocks_that_are_read_past_the_cache_count_as_fetched() {
+    let Some(cell) = Cell::start("cold-counts") else {
+        return;
+    };
+    let first = cell.mount();
+    fs::write(first.join("file"), vec![7; 4 << 20]).unwrap();
+    drop(first);
+    let cold = cell.mount();
+    assert_eq!(fs::read(cold.join("file")).unwrap().len(), 4 << 20);
+    let told = status(cold.path());
+    for (group, name) in [("cache", "misses"), ("cooperation", "fetched")] {
+        let count = told[group][name].as_u64().unwrap();
+        assert!((1024..2048).contains(&count), "{name}: {count}, {told}");
+    }
+}
+
+#[test]
+fn conflicts_of_another_file_system_are_refused() {
+    let scratch = crate::harness::Scratch::new("no-conflicts");
+    let output = run(ariel(&["conflicts"]).arg(scratch.path()));
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("on no mount of Ariel"), "{said}");
+}
