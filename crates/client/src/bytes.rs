@@ -75,6 +75,23 @@ impl Bytes<'_> {
                 let data = written(self.data, self.given, ticket);
                 self.arena.put(slot, at, range(data, from, len));
             }
+            Output::CopyStored {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                let data = range(written(self.data, self.given, ticket), from, len);
+                let runs = data.chunk_by(|one, next| (*one == 0) == (*next == 0));
+                let mut at = at;
+                for run in runs {
+                    if run[0] != 0 {
+                        self.arena.put(slot, at, run);
+                    }
+                    at += run.len() as u32;
+                }
+            }
             Output::Zero { slot, at, len } => self.arena.zero(slot, at, len),
             Output::Keep { request, ref bulk } => {
                 let bulk = self.bulk(bulk);

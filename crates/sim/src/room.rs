@@ -264,6 +264,24 @@ impl Room {
                 let from = &waiting.units[units(from)..][..units(len)];
                 self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
             }
+            Output::CopyStored {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                let calls = self.calls.borrow();
+                let Some(waiting) = calls.get(&ticket) else {
+                    return world.fail(wrong!("bytes of the unknown call {ticket} are used"));
+                };
+                let from = &waiting.units[units(from)..][..units(len)];
+                let mut slots = self.slots.borrow_mut();
+                let to = &mut slots[place(slot, at)..][..units(len)];
+                for (to, from) in to.iter_mut().zip(from).filter(|(_, from)| **from != 0) {
+                    *to = *from;
+                }
+            }
             Output::Zero { slot, at, len } => {
                 self.slots.borrow_mut()[place(slot, at)..][..units(len)].fill(0);
             }
@@ -304,7 +322,10 @@ impl Room {
             }
             // Kernels of these worlds report killed callers by themselves.
             Output::Look { .. } => {}
-            Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {
+            Output::Fill { .. }
+            | Output::CopyIn { .. }
+            | Output::CopyStored { .. }
+            | Output::Zero { .. } => {
                 self.move_units(world, output, beside);
             }
             Output::Outdated { fid } => {

@@ -423,6 +423,20 @@ pub enum Output {
         /// How many.
         len: u32,
     },
+    /// The same of bytes that the kernel may have made zeros by itself, behind the end that it took
+    /// the file to have: zeros among them are no program's, and what the slot has there stays.
+    CopyStored {
+        /// The call whose bytes they are.
+        ticket: Ticket,
+        /// From which of them.
+        from: u32,
+        /// To which slot.
+        slot: Slot,
+        /// To which byte of it.
+        at: u32,
+        /// How many.
+        len: u32,
+    },
     /// Bytes of a slot become zeros.
     Zero {
         /// Which slot.

@@ -7,6 +7,7 @@
 //! cache is not used.
 
 use super::cache::BlockState;
+use super::cut_pages;
 use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Slot};
@@ -313,13 +314,14 @@ impl Client {
             && (self.must_end_privileges(step, ticket, fid)
                 || self.stores_come_first(step, (ticket, fid), (offset, end)));
         let by = (ticket, &running.caller);
+        let spoilt = self.spoilt_of(fid, (offset, end), how);
         if waits
             || !self.is_admitted(step, by, (fid, offset, len), (end, how))
-            || self.lacks(step, by, fid, (offset, end, size))
+            || self.lacks(step, by, (fid, spoilt), (offset, end, size))
         {
             return;
         }
-        self.copy_in(step, ticket, fid, (offset, end));
+        self.copy_in(step, (ticket, fid), (offset, end), spoilt);
         let by_own = self.options.mutant == Some(Mutant::StampsByOwnClock);
         let (now, last) = (self.clock.shows(step.now), self.last_request);
         let node = self.node(fid);
@@ -342,17 +344,20 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (ticket, caller): (Ticket, &Caller),
-        fid: Fid,
+        (fid, spoilt): (Fid, Option<Range>),
         (offset, end, size): (u64, u64, u64),
     ) -> bool {
         let blocks = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
+        // Of a block that the kernel may have spoilt some bytes are not taken.
+        let spoilt = spoilt.map(|(from, _)| from / BLOCK);
         // A block that is written in part must be here, unless nothing of it is at the server.
         let partial = |block: u64| {
             let start = block * BLOCK;
             let whole = offset <= start && end >= (start + BLOCK).min(size);
-            start < size && !whole
+            start < size && (!whole || spoilt == Some(block))
         };
-        for block in [blocks.start, blocks.end.saturating_sub(1)] {
+        let ends = [blocks.start, blocks.end.saturating_sub(1)];
+        for block in ends.into_iter().chain(spoilt) {
             let here = || match self.cache.find(fid, block) {
                 Some((_, BlockState::Filling)) | None => false,
                 Some(_) => true,
@@ -374,7 +379,13 @@ impl Client {
         lacking
     }
 
-    fn copy_in(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, (offset, end): Range) {
+    fn copy_in(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        (offset, end): Range,
+        spoilt: Option<Range>,
+    ) {
         let dirty = BlockState::Dirty(step.now);
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let found: Vec<_> = self.cache.span(fid, blocks.clone()).collect();
@@ -411,13 +422,27 @@ impl Client {
                 None => self.place(fid, (block, slot)),
                 Some((_, BlockState::Dirty(_) | BlockState::Clean)) => {}
             }
-            step.out.push(Output::CopyIn {
-                ticket,
-                from: (first - offset) as u32,
-                slot,
-                at: (first - start) as u32,
-                len: (last - first) as u32,
-            });
+            let spoilt = spoilt.filter(|_| !fresh);
+            for ((first, last), spoilt) in cut_pages::parts((first, last), spoilt) {
+                let (from, at) = ((first - offset) as u32, (first - start) as u32);
+                let len = (last - first) as u32;
+                step.out.push(match spoilt {
+                    false => Output::CopyIn {
+                        ticket,
+                        from,
+                        slot,
+                        at,
+                        len,
+                    },
+                    true => Output::CopyStored {
+                        ticket,
+                        from,
+                        slot,
+                        at,
+                        len,
+                    },
+                });
+            }
         }
         if self.next_scan <= step.now {
             self.next_scan = step.now + self.options.scan_ns;

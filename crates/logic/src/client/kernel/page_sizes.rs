@@ -65,6 +65,8 @@ pub(crate) struct Sizes {
     given_beside: bool,
     /// The range that it made zeros last, and when it was told to.
     zeroed: Option<(Range, Time)>,
+    /// Bytes that it may have cut off in a page which it has, and is to drop.
+    pub(super) spoilt: Option<Range>,
 }
 
 impl Sizes {
@@ -85,6 +87,7 @@ impl Sizes {
         self.moved = now;
         self.notices = self.notices.saturating_sub(1);
         self.drops = self.drops.saturating_sub(u32::from(drops));
+        self.spoilt = self.spoilt.filter(|_| self.drops > 0);
     }
 
     /// The kernel has no pages from there on.
@@ -196,6 +199,11 @@ impl Node {
         }
         sizes.paged = last;
         let cut = (cut < end).then_some(cut);
+        if let Some(cut) = cut {
+            let tail = (cut, cut.next_multiple_of(BLOCK).min(end));
+            let known = sizes.spoilt.unwrap_or(tail);
+            sizes.spoilt = Some((tail.0.min(known.0), tail.1.max(known.1)));
+        }
         let crossed = sizes.notices > 0 || sizes.moved + CROSSING_NS > arrived;
         let ignored = end < to && crossed && sizes.most > end;
         if end < to && !crossed {

@@ -43,14 +43,9 @@ impl World {
                 let from = (from as usize).min(bulk.len());
                 machine.fill(slot, &bulk[from..from + len as usize]);
             }
-            Output::CopyIn {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
-            } => machine.copy_in(ticket, from, (slot, at, len)),
-            Output::Zero { slot, at, len } => machine.zero(slot, at, len),
+            output @ (Output::CopyIn { .. } | Output::CopyStored { .. } | Output::Zero { .. }) => {
+                machine.change_slot(output);
+            }
             Output::Outdated { fid } => {
                 let text = show::name(&self.disk, fid);
                 self.say(format!("{name}'s kernel throws attributes of {text} away"));

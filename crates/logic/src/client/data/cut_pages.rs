@@ -1,0 +1,56 @@
+//! Pages that the kernel may have cut off by itself, and that it writes back.
+//!
+//! A program stores into a page through a mapping. While the page was on its way to the kernel, one
+//! more thread took in an answer with a smaller size. Linux cuts the page off there once the bytes
+//! are there (`truncate_pagecache` waits for that), and writes the zeros back with what was stored,
+//! although another machine has made the file longer meanwhile. The page is dropped right behind
+//! the answer; until then the client takes what comes back of it with care.
+//!
+//! Guarantee: zeros in the part that may have been cut off change nothing. A program that stores
+//! zeros there in the moment between is not told from the kernel.
+
+use crate::client::Client;
+use crate::client::api::How;
+use crate::client::node::Range;
+use wire::Fid;
+
+impl Client {
+    /// The part of a write whose zeros may be the kernel's.
+    pub(crate) fn spoilt_of(&self, fid: Fid, (from, to): Range, how: How) -> Option<Range> {
+        let node = self.nodes.get(&fid).filter(|_| how == How::Paged)?;
+        let spoilt = node.kernel.spoilt()?;
+        (spoilt.0 < to && from < spoilt.1).then_some(spoilt)
+    }
+}
+
+/// A range in parts, each of which is in another one or outside of it.
+pub(super) fn parts(
+    (from, to): Range,
+    spoilt: Option<Range>,
+) -> impl Iterator<Item = (Range, bool)> {
+    let (first, last) = spoilt.unwrap_or((to, to));
+    let (first, last) = (first.clamp(from, to), last.clamp(from, to));
+    let all = [
+        ((from, first), false),
+        ((first, last), true),
+        ((last, to), false),
+    ];
+    all.into_iter().filter(|((from, to), _)| from < to)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_write_is_split_where_the_kernel_may_have_cut() {
+        let parts = |of, spoilt| super::parts(of, spoilt).collect::<Vec<_>>();
+        assert_eq!(parts((0, 8), None), [((0, 8), false)]);
+        assert_eq!(parts((0, 8), Some((2, 4))).len(), 3);
+        let tail = [((4, 5), false), ((5, 8), true)];
+        assert_eq!(parts((4, 8), Some((5, 9))), tail);
+        assert_eq!(parts((4, 8), Some((0, 9))), [((4, 8), true)]);
+        assert_eq!(parts((4, 8), Some((8, 9))), [((4, 8), false)]);
+        assert_eq!(parts((4, 8), Some((0, 4))), [((4, 8), false)]);
+    }
+}
