@@ -261,13 +261,15 @@ impl Client {
 
     /// The kernel has dropped what this change has moved: for that it needed the lock.
     pub(crate) fn on_moved(&mut self, step: &mut Step<'_>, (id, dir): (RequestId, Fid)) {
-        let Some(untaken) = self.kernel.acks.changes.get_mut(&id) else {
-            return;
-        };
-        if let Some(at) = untaken.moved.iter().position(|moved| *moved == dir) {
-            untaken.moved.swap_remove(at);
+        let untaken = self.kernel.acks.changes.get_mut(&id);
+        let moved = untaken.map(|untaken| &mut untaken.moved);
+        if let Some(moved) = moved
+            && let Some(at) = moved.iter().position(|moved| *moved == dir)
+        {
+            moved.swap_remove(at);
             self.on_digested(step, id);
         }
+        // Also when nobody asks for that change any more, as of a session that was lost.
         self.ask_behind(step, dir);
     }
 
