@@ -83,8 +83,12 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
         None => paths::default_mount()?,
     };
     let before = Place::read(&data);
+    // Else a server would be started for nothing. A directory that is missing is made later.
     if before.is_none() {
-        is_empty(&wanted)?;
+        match fuse::mount::check_mount_point(&wanted) {
+            Ok(()) | Err(fuse::MountError::Missing(_)) => {}
+            Err(error) => return Err(Failure::of("up", error)),
+        }
     }
     if !trust::cell_dir(&data).exists() {
         membership::init(&data, None)?;
@@ -115,24 +119,6 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     tell(&place, &data, mounted);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Refuses a directory with something in it, before a server is started for nothing.
-fn is_empty(dir: &Path) -> Result<(), Failure> {
-    let mut there = match std::fs::read_dir(dir) {
-        Ok(there) => there,
-        Err(_) => return Ok(()), // it is made later, or that says why not
-    };
-    match there.next() {
-        None => Ok(()),
-        Some(_) => {
-            let text = format!(
-                "{} is not empty: mount on an empty directory",
-                dir.display()
-            );
-            Err(Failure::of("up", text))
-        }
-    }
 }
 
 /// The address of the store's server, and whether it had to be started.

@@ -311,6 +311,14 @@ pub(crate) fn abort_by_unmount(mount_point: &Path) -> rustix::io::Result<()> {
     rustix::mount::unmount(mount_point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
 }
 
+/// Looks whether something can be mounted on this directory.
+///
+/// # Errors
+/// It cannot, or there is no such directory yet.
+pub fn check_mount_point(dir: &Path) -> Result<(), MountError> {
+    check(dir).map(drop)
+}
+
 /// Makes sure that `dir` can be mounted on, and finds its real path, and the dead mount of Ariel
 /// that is there.
 fn check(dir: &Path) -> Result<(PathBuf, Option<MountId>), MountError> {

@@ -362,3 +362,19 @@ struct Kept {
 fn is_known(rights: &Rights, uid: u32) -> bool {
     rights.proven(uid).is_some_and(|user| !user.expired)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that looks for any mount must not find one that another has for itself.
+    #[test]
+    fn the_socket_of_a_mount_for_one_program_has_another_ending() {
+        let of_all = socket_name(Path::new("/mnt/a"));
+        assert!(of_all.ends_with(ENDING), "{of_all}");
+        let own = socket_name(&Path::new(runtime::OF_USERS).join("apart-1-2"));
+        assert!(!own.ends_with(ENDING), "{own}");
+        let named_so = socket_name(Path::new("/mnt/apart-1-2"));
+        assert!(named_so.ends_with(ENDING), "{named_so}");
+    }
+}

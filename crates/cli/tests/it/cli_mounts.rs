@@ -169,9 +169,7 @@ fn a_mount_whose_credential_has_a_relative_path_comes_back_after_a_restart_of_th
     let Some(mut cell) = Cell::start("relative-credential") else {
         return;
     };
-    if cell.is_insecure() {
-        return; // it shows no credential; the cell of the default run has one
-    }
+    assert!(!cell.is_insecure(), "the mount shows a credential");
     let point = cell.scratch().dir("relative");
     cell.watch().add_mount(&point);
     let mut mount = ariel(&["mount"]);
@@ -226,4 +224,17 @@ fn conflicts_of_another_file_system_are_refused() {
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("on no mount of Ariel"), "{said}");
+}
+
+#[test]
+fn up_on_a_directory_with_something_in_it_starts_no_server() {
+    let scratch = crate::harness::Scratch::new("up-not-empty");
+    let (data, point) = (scratch.join("data"), scratch.dir("full"));
+    fs::write(point.join("x"), b"x").unwrap();
+    let mut up = ariel(&["up", "--data"]);
+    let output = run(up.arg(&data).arg("--mount").arg(&point));
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("is not empty"), "{said}");
+    assert!(!data.exists(), "a cell was made for nothing");
 }
