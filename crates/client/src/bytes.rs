@@ -7,7 +7,7 @@
 
 use crate::arena::Arena;
 use logic::Ticket;
-use logic::client::{Output, Piece};
+use logic::client::{Output, Piece, Slot};
 use net::Bulk;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -71,25 +71,12 @@ impl Bytes<'_> {
                 slot,
                 at,
                 len,
-            } => {
-                let data = written(self.data, self.given, ticket);
-                self.arena.put(slot, at, range(data, from, len));
-            }
-            Output::CopyStored {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
+                but_zeros,
             } => {
                 let data = range(written(self.data, self.given, ticket), from, len);
-                let runs = data.chunk_by(|one, next| (*one == 0) == (*next == 0));
-                let mut at = at;
-                for run in runs {
-                    if run[0] != 0 {
-                        self.arena.put(slot, at, run);
-                    }
-                    at += run.len() as u32;
+                match but_zeros {
+                    false => self.arena.put(slot, at, data),
+                    true => put_but_zeros(self.arena, (slot, at), data),
                 }
             }
             Output::Zero { slot, at, len } => self.arena.zero(slot, at, len),
@@ -191,6 +178,16 @@ fn range(bytes: &[u8], from: u32, len: u32) -> &[u8] {
     let (from, len) = (from as usize, len as usize);
     let found = from.checked_add(len).and_then(|end| bytes.get(from..end));
     found.expect("the machine names only bytes that it was told of")
+}
+
+/// Where zeros come, the slot keeps what it has.
+fn put_but_zeros(arena: &mut Arena, (slot, mut at): (Slot, u32), data: &[u8]) {
+    for run in data.chunk_by(|one, next| (*one == 0) == (*next == 0)) {
+        if run[0] != 0 {
+            arena.put(slot, at, run);
+        }
+        at += run.len() as u32;
+    }
 }
 
 #[cfg(test)]

@@ -231,7 +231,6 @@ impl State {
             Output::Event(event) => self.tell(&event),
             Output::Fill { .. }
             | Output::CopyIn { .. }
-            | Output::CopyStored { .. }
             | Output::Zero { .. }
             | Output::Keep { .. }
             | Output::Forget { .. } => {}

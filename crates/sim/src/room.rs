@@ -256,20 +256,7 @@ impl Room {
                 slot,
                 at,
                 len,
-            } => {
-                let calls = self.calls.borrow();
-                let Some(waiting) = calls.get(&ticket) else {
-                    return world.fail(wrong!("bytes of the unknown call {ticket} are used"));
-                };
-                let from = &waiting.units[units(from)..][..units(len)];
-                self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
-            }
-            Output::CopyStored {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
+                but_zeros,
             } => {
                 let calls = self.calls.borrow();
                 let Some(waiting) = calls.get(&ticket) else {
@@ -278,7 +265,8 @@ impl Room {
                 let from = &waiting.units[units(from)..][..units(len)];
                 let mut slots = self.slots.borrow_mut();
                 let to = &mut slots[place(slot, at)..][..units(len)];
-                for (to, from) in to.iter_mut().zip(from).filter(|(_, from)| **from != 0) {
+                let counts = |unit: &u64| *unit != 0 || !but_zeros;
+                for (to, from) in to.iter_mut().zip(from).filter(|(_, from)| counts(from)) {
                     *to = *from;
                 }
             }
@@ -322,10 +310,7 @@ impl Room {
             }
             // Kernels of these worlds report killed callers by themselves.
             Output::Look { .. } => {}
-            Output::Fill { .. }
-            | Output::CopyIn { .. }
-            | Output::CopyStored { .. }
-            | Output::Zero { .. } => {
+            Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {
                 self.move_units(world, output, beside);
             }
             Output::Outdated { fid } => {

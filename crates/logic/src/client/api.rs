@@ -422,20 +422,9 @@ pub enum Output {
         at: u32,
         /// How many.
         len: u32,
-    },
-    /// The same of bytes that the kernel may have made zeros by itself, behind the end that it took
-    /// the file to have: zeros among them are no program's, and what the slot has there stays.
-    CopyStored {
-        /// The call whose bytes they are.
-        ticket: Ticket,
-        /// From which of them.
-        from: u32,
-        /// To which slot.
-        slot: Slot,
-        /// To which byte of it.
-        at: u32,
-        /// How many.
-        len: u32,
+        /// The kernel may have made zeros of some by itself, behind the end that it took the file
+        /// to have: where zeros come, the slot keeps what it has.
+        but_zeros: bool,
     },
     /// Bytes of a slot become zeros.
     Zero {

@@ -166,7 +166,7 @@ impl Step<'_> {
                 let to = (from + len) as usize;
                 host.put(slot, 0, &bulk[from as usize..to]);
             }
-            Output::CopyIn { slot, at: to, .. } | Output::CopyStored { slot, at: to, .. } => {
+            Output::CopyIn { slot, at: to, .. } => {
                 let byte = host.written();
                 host.put(slot, to as usize, &[byte]);
             }

@@ -3,7 +3,6 @@
 pub(super) mod cache;
 pub(super) mod changes;
 mod conflict_file;
-mod cut_pages;
 pub(super) mod file_capabilities;
 pub(super) mod flush_before_rename;
 pub(super) mod inline_data;

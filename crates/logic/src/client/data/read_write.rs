@@ -7,10 +7,10 @@
 //! cache is not used.
 
 use super::cache::BlockState;
-use super::cut_pages;
 use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Slot};
+use crate::client::kernel::cut_pages;
 use crate::client::mutant::Mutant;
 use crate::client::node::{FillStart, Node, Range};
 use crate::client::notices::Invalidate;
@@ -423,24 +423,14 @@ impl Client {
                 Some((_, BlockState::Dirty(_) | BlockState::Clean)) => {}
             }
             let spoilt = spoilt.filter(|_| !fresh);
-            for ((first, last), spoilt) in cut_pages::parts((first, last), spoilt) {
-                let (from, at) = ((first - offset) as u32, (first - start) as u32);
-                let len = (last - first) as u32;
-                step.out.push(match spoilt {
-                    false => Output::CopyIn {
-                        ticket,
-                        from,
-                        slot,
-                        at,
-                        len,
-                    },
-                    true => Output::CopyStored {
-                        ticket,
-                        from,
-                        slot,
-                        at,
-                        len,
-                    },
+            for ((first, last), but_zeros) in cut_pages::parts((first, last), spoilt) {
+                step.out.push(Output::CopyIn {
+                    ticket,
+                    from: (first - offset) as u32,
+                    slot,
+                    at: (first - start) as u32,
+                    len: (last - first) as u32,
+                    but_zeros,
                 });
             }
         }

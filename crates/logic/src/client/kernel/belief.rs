@@ -87,11 +87,6 @@ impl Belief {
         self.moved
     }
 
-    /// Zeros in this range of what it writes back may be none of a program.
-    pub(crate) fn spoilt(&self) -> Option<(u64, u64)> {
-        self.sizes.spoilt
-    }
-
     /// May it have pages?
     pub(crate) fn has_pages(&self) -> bool {
         self.pages

@@ -9,22 +9,36 @@
 //! Guarantee: zeros in the part that may have been cut off change nothing. A program that stores
 //! zeros there in the moment between is not told from the kernel.
 
+use super::page_sizes::Sizes;
 use crate::client::Client;
 use crate::client::api::How;
 use crate::client::node::Range;
 use wire::Fid;
 
+impl Sizes {
+    /// The kernel may have cut off these bytes of a page that it has.
+    pub(super) fn doubt_zeros(&mut self, (from, to): Range) {
+        let known = self.spoilt.unwrap_or((from, to));
+        self.spoilt = Some((from.min(known.0), to.max(known.1)));
+    }
+
+    /// The bytes that it has cut off are gone when it drops no pages any more, or need not.
+    pub(super) fn trust_zeros(&mut self) {
+        self.spoilt = self.spoilt.filter(|_| self.drops > 0);
+    }
+}
+
 impl Client {
     /// The part of a write whose zeros may be the kernel's.
     pub(crate) fn spoilt_of(&self, fid: Fid, (from, to): Range, how: How) -> Option<Range> {
         let node = self.nodes.get(&fid).filter(|_| how == How::Paged)?;
-        let spoilt = node.kernel.spoilt()?;
+        let spoilt = node.kernel.sizes.spoilt?;
         (spoilt.0 < to && from < spoilt.1).then_some(spoilt)
     }
 }
 
 /// A range in parts, each of which is in another one or outside of it.
-pub(super) fn parts(
+pub(crate) fn parts(
     (from, to): Range,
     spoilt: Option<Range>,
 ) -> impl Iterator<Item = (Range, bool)> {

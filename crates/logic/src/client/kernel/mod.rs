@@ -15,6 +15,7 @@
 //! kernel has locked during which call.
 
 pub(super) mod belief;
+pub(super) mod cut_pages;
 pub(super) mod dentries;
 pub(super) mod inode_locks;
 pub(super) mod lookup_barrier;

@@ -57,7 +57,7 @@ pub(crate) struct Sizes {
     notices: u32,
     /// Those of them that drop pages; one that takes sizes back may wait for a call that asks for
     /// the size.
-    drops: u32,
+    pub(super) drops: u32,
     /// Where the bytes end that it got for its pages; the last request sent before that.
     pages: u64,
     paged: RequestId,
@@ -87,7 +87,7 @@ impl Sizes {
         self.moved = now;
         self.notices = self.notices.saturating_sub(1);
         self.drops = self.drops.saturating_sub(u32::from(drops));
-        self.spoilt = self.spoilt.filter(|_| self.drops > 0);
+        self.trust_zeros();
     }
 
     /// The kernel has no pages from there on.
@@ -200,9 +200,7 @@ impl Node {
         sizes.paged = last;
         let cut = (cut < end).then_some(cut);
         if let Some(cut) = cut {
-            let tail = (cut, cut.next_multiple_of(BLOCK).min(end));
-            let known = sizes.spoilt.unwrap_or(tail);
-            sizes.spoilt = Some((tail.0.min(known.0), tail.1.max(known.1)));
+            sizes.doubt_zeros((cut, cut.next_multiple_of(BLOCK).min(end)));
         }
         let crossed = sizes.notices > 0 || sizes.moved + CROSSING_NS > arrived;
         let ignored = end < to && crossed && sizes.most > end;
@@ -339,6 +337,9 @@ impl Client {
             let young = young(node.kernel.told_at(), step.now);
             let what = Invalidate::Inode { fid, ranges, young };
             self.invalidate(step, what, After::Nothing);
+        }
+        if let Some(node) = self.nodes.get_mut(&fid) {
+            node.kernel.sizes.trust_zeros();
         }
     }
 

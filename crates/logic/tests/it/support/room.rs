@@ -2,7 +2,7 @@
 //! that drops what it is told to, at once or when the scenario says so.
 
 use logic::Ticket;
-use logic::client::{Client, Output, Piece};
+use logic::client::{Client, Piece};
 use std::collections::{BTreeMap, VecDeque};
 
 pub const BLOCK: usize = 4096;
@@ -84,42 +84,22 @@ impl Machine {
         slot[bytes.len()..].fill(0);
     }
 
-    /// Does what an output says about the bytes of a slot.
-    pub fn change_slot(&mut self, output: Output) {
-        match output {
-            Output::CopyIn {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
-            } => self.copy_in(ticket, from, (slot, at, len), |_| true),
-            // Zeros among the bytes are not the program's.
-            Output::CopyStored {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
-            } => self.copy_in(ticket, from, (slot, at, len), |byte| byte != 0),
-            Output::Zero { slot, at, len } => {
-                self.slots[slot as usize][at as usize..(at + len) as usize].fill(0);
-            }
-            _ => {}
-        }
-    }
-
-    fn copy_in(
+    /// `but_zeros`: where zeros come, the slot keeps what it has.
+    pub fn copy_in(
         &mut self,
-        ticket: Ticket,
-        from: u32,
+        (ticket, from): (Ticket, u32),
         (slot, at, len): (u32, u32, u32),
-        counts: impl Fn(u8) -> bool,
+        but_zeros: bool,
     ) {
         let bytes = self.writes[&ticket][from as usize..(from + len) as usize].to_vec();
         let to = &mut self.slots[slot as usize][at as usize..(at + len) as usize];
+        let counts = |byte: u8| byte != 0 || !but_zeros;
         for (to, from) in to.iter_mut().zip(bytes).filter(|(_, from)| counts(*from)) {
             *to = from;
         }
+    }
+
+    pub fn zero(&mut self, slot: u32, at: u32, len: u32) {
+        self.slots[slot as usize][at as usize..(at + len) as usize].fill(0);
     }
 }

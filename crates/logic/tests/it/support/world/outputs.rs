@@ -2,7 +2,7 @@
 
 use super::super::show;
 use super::{Load, Packet, SERVER, World};
-use logic::{client, server};
+use logic::{Ticket, client, server};
 use wire::ToServer;
 
 impl World {
@@ -23,12 +23,7 @@ impl World {
             Output::Keep { request, bulk: of } => machine.keep(request, &of, bulk),
             Output::Forget { request } => machine.forget(request),
             Output::Done { ticket, done } => self.on_done(name, (ticket, &done), bulk),
-            Output::Abandoned { ticket, done } => {
-                let bytes = machine.writes.get(&ticket).cloned();
-                self.on_done(name, (ticket, &done), bulk);
-                let machine = self.machines.get_mut(&name).expect("it was there before");
-                machine.writes.extend(bytes.map(|bytes| (ticket, bytes)));
-            }
+            Output::Abandoned { ticket, done } => self.on_abandoned(name, (ticket, &done), bulk),
             Output::Spent { ticket } => {
                 machine.writes.remove(&ticket);
                 self.say(format!("{name} needs the bytes no more"));
@@ -43,9 +38,15 @@ impl World {
                 let from = (from as usize).min(bulk.len());
                 machine.fill(slot, &bulk[from..from + len as usize]);
             }
-            output @ (Output::CopyIn { .. } | Output::CopyStored { .. } | Output::Zero { .. }) => {
-                machine.change_slot(output);
-            }
+            Output::CopyIn {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+                but_zeros,
+            } => machine.copy_in((ticket, from), (slot, at, len), but_zeros),
+            Output::Zero { slot, at, len } => machine.zero(slot, at, len),
             Output::Outdated { fid } => {
                 let text = show::name(&self.disk, fid);
                 self.say(format!("{name}'s kernel throws attributes of {text} away"));
@@ -70,6 +71,15 @@ impl World {
             }
             Output::Event(event) => self.say(format!("{name}: {event:?}")),
         }
+    }
+
+    /// The bytes of the call are kept.
+    fn on_abandoned(&mut self, name: char, (ticket, done): (Ticket, &client::Done), bulk: &[u8]) {
+        let machine = self.machines.get(&name).expect("a machine of this name");
+        let bytes = machine.writes.get(&ticket).cloned();
+        self.on_done(name, (ticket, done), bulk);
+        let machine = self.machines.get_mut(&name).expect("it was there before");
+        machine.writes.extend(bytes.map(|bytes| (ticket, bytes)));
     }
 
     fn client_sends(&mut self, name: char, message: ToServer, bytes: Vec<u8>) {
