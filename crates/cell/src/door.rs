@@ -205,6 +205,9 @@ impl CellDoor {
             Question::Groups { uid, mount, deed } => {
                 self.answer_about_groups(asker.ok_or_else(unknown)?, (uid, mount.as_deref(), &deed))
             }
+            Question::Names { uid } => Ok(Answer::Names(
+                self.cell.names(asker.ok_or_else(unknown)?, uid)?,
+            )),
             Question::Unmounted { mount } => {
                 let of = (asker.ok_or_else(unknown)?, mount.as_str());
                 let in_force = |members| self.put_in_force(members);
@@ -319,6 +322,7 @@ fn administrates(question: &Question) -> bool {
         | Question::Present { .. }
         | Question::Extend { .. }
         | Question::Groups { .. }
+        | Question::Names { .. }
         | Question::Servers
         | Question::Unmounted { .. }
         | Question::Stores(_)
@@ -389,6 +393,7 @@ fn told(question: &Question) -> serde_json::Value {
         Question::Groups { uid, mount, deed } => {
             json!({ "groups": deed, "uid": uid, "mount": mount })
         }
+        Question::Names { .. } => json!("names"),
         Question::Unmounted { mount } => json!({ "unmounted": mount }),
         Question::Stores(question) => question.noted().unwrap_or_else(|| json!("stores")),
         Question::Logout { uid } => json!({ "logout": uid }),
@@ -444,6 +449,7 @@ impl Door for CellDoor {
                     "servers",
                     "users",
                     "groups",
+                    "names",
                     "challenge",
                     "stores",
                 ];

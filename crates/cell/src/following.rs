@@ -229,6 +229,7 @@ fn concern(question: &Question) -> Concern {
         | Question::Stores(_)
         | Question::Challenge
         | Question::Present { .. }
+        | Question::Names { .. }
         | Question::Extend { .. } => Concern::None,
     }
 }

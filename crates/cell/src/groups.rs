@@ -17,7 +17,7 @@ use crate::words::group_name;
 use access::{GROUPS, Members};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of a cell, and members and owned groups of one, at most.
 const GROUPS_MAX: usize = 16_384;
@@ -188,6 +188,17 @@ impl Cell {
         let mut held = self.groups.0.lock();
         let (table, told) = &mut *held;
         put_in_force(table, told, in_force)
+    }
+
+    /// The numbers of the users by their names, as somebody on a machine sees them.
+    pub(crate) fn names(
+        &self,
+        machine: &Machine,
+        uid: u32,
+    ) -> Result<BTreeMap<String, u32>, CellError> {
+        self.group_asker(machine, uid)?;
+        let users = self.users().into_iter();
+        Ok(users.map(|user| (user.name, user.uid)).collect())
     }
 
     /// As whom somebody on a machine asks.
@@ -365,8 +376,8 @@ impl Cell {
         let found = found.or(uid).filter(|uid| *uid != 0 && *uid < wire::NOBODY);
         found.ok_or_else(|| {
             refused(format!(
-                "neither a user nor a group is called {word}: name a user by his number, or see \
-                 `ariel group list`"
+                "the cell has neither a user nor a group {word}: `ariel user list --mount DIR` and \
+                 `ariel group list` show those there are, and a user may be named by his number"
             ))
         })
     }

@@ -281,3 +281,25 @@ fn nobody_gives_up_what_others_have_or_without_a_mount() {
         1
     );
 }
+
+#[test]
+fn names_of_users_are_told_to_those_for_whom_a_machine_speaks() {
+    let (_dir, cell) = cell();
+    let (build, desk) = (machine(&cell, "build", true), machine(&cell, "desk", false));
+    let ann = crate::User {
+        name: "ann".into(),
+        uid: 1001,
+        gid: 1001,
+        groups: Vec::new(),
+        keys: Vec::new(),
+        password: false,
+    };
+    cell.set_user(ann, None, true).unwrap();
+    let names = cell.names(&build, 1002).unwrap();
+    assert_eq!(
+        names.into_iter().collect::<Vec<_>>(),
+        [("ann".into(), 1001)]
+    );
+    let told = cell.names(&desk, 1001).unwrap_err().to_string();
+    assert!(told.contains("ariel login"), "{told}");
+}

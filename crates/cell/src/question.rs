@@ -11,6 +11,7 @@ use crate::user::{Proof, User};
 use crate::words::hex;
 use net::{Addresses, ClientTls};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use wire::Rights;
 
 /// The uses, the time and the rights of a new line.
@@ -123,6 +124,11 @@ pub enum Question {
         /// What.
         deed: GroupDeed,
     },
+    /// A machine's user, or an administrator, wants to see the names of the users.
+    Names {
+        /// The user's number on that machine.
+        uid: u32,
+    },
     /// A mount has ended for good: what users have given up there is as it was.
     Unmounted {
         /// The mount's name.
@@ -194,6 +200,8 @@ pub enum Answer {
     Done(Machine),
     /// The users.
     Users(Vec<User>),
+    /// The numbers of the users, by their names.
+    Names(BTreeMap<String, u32>),
     /// The groups.
     Groups(Vec<Group>),
     /// The bytes to sign, and the name under which the cell knows the machine that asks.

@@ -3,7 +3,7 @@
 //! A list is an extended attribute of its directory, so that the kernel says who asks and the
 //! server decides.
 
-pub(crate) mod people;
+mod people;
 
 use crate::args::{AclArgs, AclClearArgs, AclCommand, AclCopyArgs, AclGetArgs, AclSetArgs, rights};
 use crate::failure::Failure;

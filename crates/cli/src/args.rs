@@ -39,7 +39,7 @@ pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use lifetime::Cache;
 pub(crate) use login::{
     AttenuateArgs, LoginArgs, LogoutArgs, TokenCommand, UserAddArgs, UserArgs, UserCommand,
-    WhoamiArgs,
+    UserListArgs, WhoamiArgs,
 };
 pub(crate) use look::{
     ConfigArgs, ConflictsArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs,

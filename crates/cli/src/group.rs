@@ -5,10 +5,10 @@
 
 use crate::args::{GroupArgs, GroupCommand, GroupHoldArgs, GroupMembersArgs, GroupWayArgs};
 use crate::failure::Failure;
+use crate::known::{self, Known};
 use crate::{apart, login, membership, show};
 use cell::{Answer, Group, GroupDeed, Member, Question};
-use serde_json::json;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,9 +28,11 @@ pub(crate) fn group(command: &GroupCommand) -> Result<ExitCode, Failure> {
         GroupCommand::Show(args) => shown(&args.group, args.json)?,
         GroupCommand::List(args) => {
             let groups = all("group list", &args.way)?;
+            let users = users(&args.way);
+            let line = |group: &Group| as_json(&users, &groups, group);
             show::print(&match args.json {
-                true => format!("{:#}", json!(groups)),
-                false => table(&groups),
+                true => format!("{:#}", groups.iter().map(line).collect::<Value>()),
+                false => table(&users, &groups),
             });
         }
         GroupCommand::Rename(args) => {
@@ -43,7 +45,7 @@ pub(crate) fn group(command: &GroupCommand) -> Result<ExitCode, Failure> {
         }
         GroupCommand::Chown(args) => {
             let (name, to) = (args.group.name.clone(), args.to.clone());
-            let uid = local_users().get(&to).copied();
+            let uid = known::of_machine().get(&to).copied();
             let deed = GroupDeed::Chown { name, to, uid };
             done("group chown", &args.group.way, &deed)?;
         }
@@ -54,10 +56,15 @@ pub(crate) fn group(command: &GroupCommand) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Does an administrator ask?
+fn is_administrators(way: &GroupWayArgs) -> bool {
+    way.admin.data.is_some() || way.admin.credentials.is_some()
+}
+
 /// Asks the cell: through a mount, or as an administrator where one was named.
-fn ask(what: &'static str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<Vec<Group>, Failure> {
+fn ask(what: &str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<Vec<Group>, Failure> {
     let strange = || Failure::of(what, cell::AskError::Strange);
-    if way.admin.data.is_some() || way.admin.credentials.is_some() {
+    if is_administrators(way) {
         let (uid, mount, deed) = (0, None, deed.clone());
         let question = Question::Groups { uid, mount, deed };
         return match membership::ask(what, &way.admin, &question)?.1 {
@@ -90,7 +97,7 @@ fn done(what: &'static str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<(), 
 }
 
 fn change(what: &'static str, args: &GroupMembersArgs, add: bool) -> Result<(), Failure> {
-    let users = local_users();
+    let users = known::of_machine();
     for member in &args.members {
         let deed = GroupDeed::Change {
             name: args.name.clone(),
@@ -108,21 +115,43 @@ fn hold(what: &'static str, args: &GroupHoldArgs, held: bool) -> Result<(), Fail
     done(what, &args.way, &GroupDeed::Hold { name, held })
 }
 
-/// The users of this machine.
-pub(crate) fn local_users() -> BTreeMap<String, u32> {
-    crate::acl::people::table("/etc/passwd")
-}
-
-fn name_of(users: &BTreeMap<String, u32>, uid: u32) -> String {
-    let found = users.iter().find(|(_, known)| **known == uid);
-    match (uid, found) {
-        (0, _) => "the administrators".to_owned(),
-        (_, Some((name, _))) => name.clone(),
-        (uid, None) => uid.to_string(),
+/// The users, by the names that somebody sees who asks in this way.
+fn users(way: &GroupWayArgs) -> Known {
+    match is_administrators(way) {
+        true => Known::to_administrator(&way.admin),
+        false => Known::through(way.mount.as_deref()),
     }
 }
 
-fn shown(args: &GroupArgs, as_json: bool) -> Result<(), Failure> {
+fn name_of(users: &Known, uid: u32) -> String {
+    match uid {
+        0 => "the administrators".to_owned(),
+        uid => users.name(uid),
+    }
+}
+
+/// The word for a member of one of these groups.
+fn member_name(users: &Known, groups: &[Group], member: &Member) -> String {
+    match member {
+        Member::User(uid) => users.name(*uid),
+        Member::Group(gid) => {
+            let inner = groups.iter().find(|group| group.gid == *gid);
+            inner.map_or_else(|| gid.to_string(), |inner| inner.name.clone())
+        }
+    }
+}
+
+/// A group with the names of those whose numbers it has.
+fn as_json(users: &Known, groups: &[Group], group: &Group) -> Value {
+    let mut shown = json!(group);
+    shown["owner_name"] = json!(name_of(users, group.owner));
+    let names = group.members.iter();
+    let names = names.map(|member| member_name(users, groups, member));
+    shown["member_names"] = names.collect();
+    shown
+}
+
+fn shown(args: &GroupArgs, json: bool) -> Result<(), Failure> {
     let what = "group show";
     let groups = all(what, &args.way)?;
     let group = groups.iter().find(|group| group.name == args.name);
@@ -133,23 +162,17 @@ fn shown(args: &GroupArgs, as_json: bool) -> Result<(), Failure> {
             format_args!("the cell has no group {name}: `ariel group list`"),
         )
     })?;
-    if as_json {
-        show::print(&format!("{:#}", json!(group)));
+    let users = users(&args.way);
+    if json {
+        show::print(&format!("{:#}", as_json(&users, &groups, group)));
         return Ok(());
     }
-    let users = local_users();
     let mut text = format!("{} of {}:", group.name, name_of(&users, group.owner));
     if group.members.is_empty() {
         text.push_str("\n  (nobody)");
     }
     for member in &group.members {
-        let name = match member {
-            Member::User(uid) => name_of(&users, *uid),
-            Member::Group(gid) => {
-                let inner = groups.iter().find(|group| group.gid == *gid);
-                inner.map_or_else(|| gid.to_string(), |inner| inner.name.clone())
-            }
-        };
+        let name = member_name(&users, &groups, member);
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {name}");
     }
@@ -157,13 +180,12 @@ fn shown(args: &GroupArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn table(groups: &[Group]) -> String {
-    let users = local_users();
+fn table(users: &Known, groups: &[Group]) -> String {
     let longest = groups.iter().map(|group| group.name.len()).max();
     let width = longest.unwrap_or(0).max(5);
     let mut text = format!("{:width$}  {:>7}  OWNER", "GROUP", "MEMBERS");
     for group in groups {
-        let owner = name_of(&users, group.owner);
+        let owner = name_of(users, group.owner);
         let (name, count) = (&group.name, group.members.len());
         let mark = if group.disabled {
             "  (given up here)"

@@ -23,6 +23,7 @@ mod fsck;
 mod gate;
 mod group;
 mod guard;
+mod known;
 mod log;
 mod login;
 mod membership;

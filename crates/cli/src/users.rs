@@ -1,7 +1,8 @@
 //! `ariel user`: the users of a cell, as its administrator.
 
-use crate::args::{UserAddArgs, UserArgs, UserCommand};
+use crate::args::{UserAddArgs, UserArgs, UserCommand, UserListArgs};
 use crate::failure::Failure;
+use crate::known::{self, Names};
 use crate::{login, membership, show};
 use cell::{Answer, Question, User};
 use serde_json::json;
@@ -11,6 +12,19 @@ use std::process::ExitCode;
 pub(crate) fn user(command: &UserCommand) -> Result<ExitCode, Failure> {
     match command {
         UserCommand::Add(args) => add(args)?,
+        UserCommand::List(UserListArgs {
+            mount: Some(mount),
+            json,
+            ..
+        }) => {
+            let names = known::through(Some(mount));
+            let names =
+                names.map_err(|error| Failure::of("user list", format_args!("{error:#}")))?;
+            show::print(&match json {
+                true => format!("{:#}", json!(names)),
+                false => names_table(&names),
+            });
+        }
         UserCommand::List(args) => {
             let users = all("user list", &args.admin)?;
             show::print(&match args.json {
@@ -100,6 +114,17 @@ fn passwd(args: &UserArgs) -> Result<(), Failure> {
     done(what, args, &question)?;
     show::print(&format!("{} has another password.", args.name));
     Ok(())
+}
+
+fn names_table(names: &Names) -> String {
+    let longest = names.keys().map(String::len).max();
+    let width = longest.unwrap_or(0).max(4);
+    let mut text = format!("{:width$}  {:>6}", "NAME", "USER");
+    for (name, uid) in names {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{name:width$}  {uid:>6}");
+    }
+    text
 }
 
 fn table(users: &[User]) -> String {

@@ -1,17 +1,19 @@
 //! Users and groups as people name them in lists.
 
 use crate::group;
+use crate::known::{Known, Names, table};
 use access::Who;
 use anyhow::Context;
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The users and groups that this machine knows, and the groups of the cell.
+/// The users and groups that the cell and this machine know.
 pub(super) struct People {
-    users: BTreeMap<String, u32>,
-    groups: BTreeMap<String, u32>,
-    of_cell: BTreeMap<String, u32>,
+    users: Known,
+    groups: Names,
+    of_cell: Names,
+    /// Where the cell is asked.
+    mount: Option<PathBuf>,
 }
 
 /// Before the name or the number of a group of machines.
@@ -21,11 +23,16 @@ const ANYONE: &str = "anyone";
 impl People {
     /// Those that may stand in lists of the mount in which this path is.
     pub(super) fn of(path: &Path) -> Self {
-        let groups = mount_of(path).map_or_else(Vec::new, |mount| group::of_mount(&mount));
+        let mount = mount_of(path);
+        let groups = mount.as_deref().map_or_else(Vec::new, group::of_mount);
+        let here = || Known::here();
         Self {
-            users: table("/etc/passwd"),
+            users: mount
+                .as_deref()
+                .map_or_else(here, |it| Known::through(Some(it))),
             groups: table("/etc/group"),
             of_cell: groups.into_iter().map(|it| (it.name, it.gid)).collect(),
+            mount,
         }
     }
 
@@ -43,11 +50,15 @@ impl People {
         if let Some(gid) = self.of_cell.get(word) {
             return Ok(Who::Group(*gid));
         }
-        let uid = number(&self.users, word);
+        let uid = self.users.number(word);
         uid.map(Who::User).with_context(|| {
+            let mount = self.mount.as_deref().unwrap_or(Path::new("DIR")).display();
             format!(
-                "neither this machine nor the cell has a user or group {word}: name a user by his \
-                 number, a group of machines as `group:NAME`"
+                "neither the cell nor this machine has a user or group {word}: \
+                 `ariel user list --mount {mount}` and `ariel group list --mount {mount}` show \
+                 the cell's; a user may be named by his number, a group of machines is \
+                 `group:NAME`{}",
+                self.users.why_not()
             )
         })
     }
@@ -56,18 +67,18 @@ impl People {
     pub(super) fn name_of(&self, who: Who) -> String {
         match who {
             Who::Anyone => ANYONE.to_owned(),
-            Who::User(uid) => word(&self.users, uid),
+            Who::User(uid) => self.users.name(uid),
             Who::Group(gid) if access::is_group(gid) => word(&self.of_cell, gid),
             Who::Group(gid) => format!("{GROUP}{}", word(&self.groups, gid)),
         }
     }
 }
 
-fn number(table: &BTreeMap<String, u32>, word: &str) -> Option<u32> {
+fn number(table: &Names, word: &str) -> Option<u32> {
     table.get(word).copied().or_else(|| word.parse().ok())
 }
 
-fn word(table: &BTreeMap<String, u32>, id: u32) -> String {
+fn word(table: &Names, id: u32) -> String {
     let found = table.iter().find(|(_, known)| **known == id);
     found.map_or_else(|| id.to_string(), |(name, _)| name.clone())
 }
@@ -83,15 +94,4 @@ fn mount_of(path: &Path) -> Option<PathBuf> {
         at = parent.to_owned();
     }
     None
-}
-
-/// Names and numbers of a file like `/etc/passwd`.
-pub(crate) fn table(path: &str) -> BTreeMap<String, u32> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let one = |line: &str| {
-        let mut fields = line.split(':');
-        let (name, id) = (fields.next()?, fields.nth(1)?);
-        Some((name.to_owned(), id.parse().ok()?))
-    };
-    text.lines().filter_map(one).collect()
 }

@@ -16,12 +16,12 @@ Examples:
   ariel acl clear -r /mnt/a/plan                 modes and POSIX lists decide again
 A list belongs to a directory of a mount and says who may use it, and the files in it, in place of
 modes and POSIX lists; of a file's mode the owner's bits count, for everybody. A new directory has
-the list of the one in which it is made. WHO is a user (`ann`, or a number), a group of the cell
-(`ann:friends`, `staff`) or of machines (`group:users`, `group:100`), or `anyone`. RIGHTS are
-letters, or a word: r read and w write files, k lock them, l look up and list names, i make names,
-d take them away, a change the list; `read` is rl, `write` rlidwk, `all` rlidwka, `none` takes the
-entry away. When a command has returned, its change is in force on every mount. docs/semantics.md
-tells more.")]
+the list of the one in which it is made. WHO is a user of the cell (`ann`: `ariel user list`), or
+else of this machine, or a user's number; a group of the cell (`ann:friends`, `staff`) or of
+machines (`group:users`, `group:100`), or `anyone`. RIGHTS are letters, or a word: r read and
+w write files, k lock them, l look up and list names, i make names, d take them away, a change the
+list; `read` is rl, `write` rlidwk, `all` rlidwka, `none` takes the entry away. When a command has
+returned, its change is in force on every mount. docs/semantics.md tells more.")]
 pub(crate) struct AclArgs {
     #[command(subcommand)]
     pub(crate) command: AclCommand,

@@ -118,6 +118,9 @@ pub(crate) struct UserAddArgs {
 pub(crate) struct UserListArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
+    /// Names and numbers alone, as each user sees them through this mount
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["data", "credentials"])]
+    pub(crate) mount: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

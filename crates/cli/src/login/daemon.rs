@@ -195,6 +195,10 @@ impl Shared {
                     _ => bail!(STRANGE),
                 }
             }
+            "names" => match self.ask(&Question::Names { uid })? {
+                Told::Names(names) => Ok(json!({ "names": names })),
+                _ => bail!(STRANGE),
+            },
             "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
                 let Given {
                     user,

@@ -28,6 +28,7 @@ mod away;
 mod basics;
 mod basics_more;
 mod bench;
+mod cell_names;
 mod cli;
 mod cli_daemons;
 mod cli_mounts;
