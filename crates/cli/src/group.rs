@@ -98,6 +98,7 @@ fn done(what: &'static str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<(), 
 
 fn change(what: &'static str, args: &GroupMembersArgs, add: bool) -> Result<(), Failure> {
     let users = known::of_machine();
+    let mut failed = Vec::new();
     for member in &args.members {
         let deed = GroupDeed::Change {
             name: args.name.clone(),
@@ -105,9 +106,19 @@ fn change(what: &'static str, args: &GroupMembersArgs, add: bool) -> Result<(), 
             uid: users.get(member).copied(),
             add,
         };
-        done(what, &args.way, &deed)?;
+        if let Err(why) = ask(member, &args.way, &deed) {
+            failed.push(why.to_string());
+        }
     }
-    Ok(())
+    match (failed.as_slice(), args.members.len()) {
+        ([], _) => Ok(()),
+        ([one], 1) => Err(Failure::of(what, one)),
+        (some, all) => {
+            let (count, list) = (some.len(), some.join("; "));
+            let text = format!("{count} of {all} failed, the others are done: {list}");
+            Err(Failure::of(what, text))
+        }
+    }
 }
 
 fn hold(what: &'static str, args: &GroupHoldArgs, held: bool) -> Result<(), Failure> {

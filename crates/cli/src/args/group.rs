@@ -75,8 +75,8 @@ pub(crate) struct GroupHoldArgs {
 Examples:
   ariel group add ann:friends bob carl
   ariel group add staff ann:friends              all friends, now and later
-When the command has returned, what it changed is in force on every mount.
-`ariel user list` shows the cell's users.")]
+Members that cannot be changed are named at the end; the others are. When the command has returned,
+what it changed is in force on every mount. `ariel user list` shows the cell's users.")]
 pub(crate) struct GroupMembersArgs {
     #[command(flatten)]
     pub(crate) way: GroupWayArgs,

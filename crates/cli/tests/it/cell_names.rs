@@ -73,3 +73,26 @@ fn lists_and_groups_take_and_show_the_names_of_the_cells_users() {
     let list = format!("{} user list --mount .", env!("CARGO_BIN_EXE_ariel"));
     assert!(Person::at(b, BOB).can(&format!("{list} | grep 'it-ann *{ANN}'")));
 }
+
+#[test]
+fn all_members_of_a_command_are_tried_and_those_that_failed_are_named() {
+    let Some(pair) = peopled("cell-names-members") else {
+        return;
+    };
+    let mount = word(pair.a.path());
+    group(&["create", "crew"], pair.a.path());
+    let all = ["it-dora", "it-ann", "it-carl", "it-bob"];
+    let words = [&["group", "add", "crew", "--mount", mount][..], &all].concat();
+    let said = refused(&words);
+    assert!(
+        said.contains("2 of 4") && said.contains("it-dora: "),
+        "{said}"
+    );
+    assert!(
+        said.contains("it-carl: ") && !said.contains("it-ann"),
+        "{said}"
+    );
+    assert!(said.contains("ariel user list --mount DIR"), "{said}");
+    let members = "crew of the administrators:\n  it-ann\n  it-bob\n";
+    assert_eq!(group(&["show", "crew"], pair.a.path()), members);
+}
