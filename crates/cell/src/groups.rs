@@ -349,11 +349,20 @@ impl Cell {
             return Err(refused(format!("the cell has a group {name} already")));
         }
         let prefix = self.prefix_of(owner);
+        let (users, is_number) = (self.users(), |word: &str| word.parse::<u32>().is_ok());
+        let is_somebody = |word: &str| is_number(word) || users.iter().any(|it| it.name == word);
         let before = name.split_once(':').map(|(before, _)| before);
         match (asker, before) {
             (Asker::Administrator, None) => Ok(()),
             (_, Some(before)) if before == prefix => Ok(()),
-            (Asker::Administrator, Some(_)) if owner == 0 => Ok(()),
+            (Asker::Administrator, Some(before)) if owner == 0 => match is_somebody(before) {
+                true => Ok(()),
+                false => Err(refused(format!(
+                    "the cell has no user {before}: `ariel user list` shows those there are; \
+                     groups of a user whom it does not have begin with his number, those of the \
+                     administrators have no colon"
+                ))),
+            },
             _ => Err(refused(format!(
                 "your groups are called {prefix}:NAME, with your name in the cell before a colon"
             ))),

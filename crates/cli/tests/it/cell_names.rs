@@ -96,3 +96,26 @@ fn all_members_of_a_command_are_tried_and_those_that_failed_are_named() {
     let members = "crew of the administrators:\n  it-ann\n  it-bob\n";
     assert_eq!(group(&["show", "crew"], pair.a.path()), members);
 }
+
+#[test]
+fn root_makes_no_group_of_a_user_whom_the_cell_does_not_have() {
+    let Some(pair) = peopled("cell-names-prefix") else {
+        return;
+    };
+    let mount = word(pair.a.path());
+    let said = refused(&["group", "create", "it-dora:friends", "--mount", mount]);
+    assert!(said.contains("no user it-dora"), "{said}");
+    let create = ["group", "create", "it-dora:friends", "--data"];
+    let done = run(ariel(&create).arg(pair.cell.data()));
+    assert!(text(&done).contains("no user it-dora"), "{}", text(&done));
+    group(&["create", "it-ann:friends"], pair.a.path());
+    let said = refused(&[
+        "group",
+        "rename",
+        "it-ann:friends",
+        "it-dora:x",
+        "--mount",
+        mount,
+    ]);
+    assert!(said.contains("no user it-dora"), "{said}");
+}
