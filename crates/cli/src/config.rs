@@ -12,6 +12,7 @@
 
 mod file;
 mod show;
+mod variables;
 
 pub(crate) use show::show;
 
@@ -53,6 +54,34 @@ fn dir() -> PathBuf {
     std::env::var_os(DIR_VARIABLE).map_or_else(|| DIR.into(), PathBuf::from)
 }
 
+/// The files that count. That the usual directory is not there says nothing; where somebody has
+/// named one, it is there.
+fn files(program: &Command) -> Result<Files, Failure> {
+    match variables::set(DIR_VARIABLE).map(PathBuf::from) {
+        Some(named) if !is_dir(&named) => Err(Failure::new(
+            NOT_RUN,
+            format_args!(
+                "{DIR_VARIABLE}={}: there is no such directory: name one with *.toml in it, or \
+                 take the variable away",
+                named.display()
+            ),
+        )),
+        _ => Files::read(&dir(), program),
+    }
+}
+
+/// False of what is known to be none.
+fn is_dir(path: &Path) -> bool {
+    match path.metadata() {
+        Ok(found) => found.is_dir(),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    }
+}
+
+fn names() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name)
+}
+
 fn is_closed(dir: &Path) -> bool {
     let read = std::fs::read_dir(dir);
     read.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -86,7 +115,8 @@ fn added(
     command: &Command,
     words: &[OsString],
 ) -> Result<Vec<OsString>, Failure> {
-    let files = Files::read(&dir(), program)?;
+    variables::check(program, command, names())?;
+    let files = files(program)?;
     let given = given(command, words);
     let variable = |name: &str| std::env::var_os(name);
     let mut added = Vec::new();

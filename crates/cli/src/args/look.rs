@@ -111,7 +111,8 @@ Each option of a command can stand in /etc/ariel/*.toml, below the command's nam
   trusted = true
 and in the environment, as ARIEL_MOUNT_CACHE_MIB=1024. The command line counts before the
 environment, the environment before the files, and of the files the last one by name.
-ARIEL_CONFIG names another directory than /etc/ariel.
+ARIEL_CONFIG names another directory than /etc/ariel; it must be there. Set to nothing, it says that
+no files count. A variable with the name of a command and of no option of it is an error.
 Examples:
   ariel config show              of `serve`, `mount` and `up`
   ariel config show mount --json")]

@@ -1,7 +1,8 @@
 //! `ariel config show`: every option of a command, its value, and where the value comes from.
 
 use super::{
-    Files, STARTING, Setting, Source, called, dir, is_switch, options, setting, variable_name,
+    Files, STARTING, Setting, Source, called, dir, files, is_switch, options, setting,
+    variable_name, variables,
 };
 use crate::args::{Args, ConfigArgs};
 use crate::failure::{Failure, NOT_RUN};
@@ -19,7 +20,7 @@ struct Line {
 
 pub(crate) fn show(args: &ConfigArgs) -> Result<std::process::ExitCode, Failure> {
     let program = Args::command();
-    let files = Files::read(&dir(), &program)?;
+    let files = files(&program)?;
     let names: Vec<&str> = match &args.command {
         Some(name) => vec![name],
         None => STARTING.to_vec(),
@@ -31,6 +32,7 @@ pub(crate) fn show(args: &ConfigArgs) -> Result<std::process::ExitCode, Failure>
             let what = format_args!("config: `ariel {name}` is no command: see `ariel --help`");
             return Err(Failure::new(NOT_RUN, what));
         };
+        variables::check(&program, command, super::names())?;
         let lines = lines(command, &files)?;
         found.insert(name.to_owned(), as_json(&lines));
         as_text(&mut text, name, &lines);

@@ -89,3 +89,48 @@ fn a_word_that_is_wrong_names_its_file_and_keeps_nobody_from_looking() {
         "{said}"
     );
 }
+
+#[test]
+fn a_variable_or_a_directory_that_is_not_there_is_an_error() {
+    let refused = |words: &[&str], (name, value): (&str, &str), told: &[&str]| {
+        let output = run(ariel(words).env(name, value));
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        for word in told {
+            assert!(said.contains(word), "{words:?}: {said} lacks {word}");
+        }
+    };
+    let wrong = ("ARIEL_MOUNT_CHACHE_MIB", "8");
+    let told = [wrong.0, "ARIEL_MOUNT_CACHE_MIB meant?"];
+    let dir = tempfile::tempdir().unwrap();
+    let point = dir.path().to_str().unwrap();
+    refused(&["mount", "127.0.0.1:1", point], wrong, &told);
+    refused(&["up"], wrong, &told);
+    refused(&["config", "show", "mount"], wrong, &told);
+    // A file is no directory, and none is none; that the usual one is not there says nothing.
+    let file = dir.path().join("a.toml");
+    fs::write(&file, "").unwrap();
+    for named in [file.to_str().unwrap(), "/no/such/dir"] {
+        let told = [named, "there is no such directory"];
+        refused(
+            &["mount", "127.0.0.1:1", point],
+            ("ARIEL_CONFIG", named),
+            &told,
+        );
+        refused(&["config", "show"], ("ARIEL_CONFIG", named), &told);
+    }
+    let mut usual = ariel(&["config", "show"]);
+    if !std::path::Path::new("/etc/ariel").exists() {
+        usual.env_remove("ARIEL_CONFIG");
+    }
+    let output = run(&mut usual);
+    assert!(output.status.success(), "{}", text(&output));
+    // Looking and unmounting go on.
+    let output = run(ariel(&["status", "/nonexistent"]).env("ARIEL_STATUS_JSNO", "1"));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let said = text(&output);
+    assert!(
+        said.contains("left out:") && said.contains("JSON meant?"),
+        "{said}"
+    );
+}

@@ -181,7 +181,7 @@ fn program<S: AsRef<OsStr>>(path: &OsStr, args: &[S]) -> Command {
     let mut command = Command::new(path);
     command.args(args).stdin(Stdio::null());
     // Options that are set on this machine do not count in tests.
-    command.env("ARIEL_CONFIG", "/nonexistent");
+    command.env("ARIEL_CONFIG", "");
     command
 }
 
