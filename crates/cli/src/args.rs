@@ -60,8 +60,8 @@ pub(crate) use tree::{
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
     AtArgs, BalanceArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, MoveArgs, OneArgs,
-    ReceiveArgs, ReleaseArgs, ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, UnmountArgs,
-    VolumeArgs, VolumeCommand, VolumeListArgs,
+    ReceiveArgs, ReleaseArgs, ReplicateArgs, ScheduleArgs, SendArgs, SetArgs, ShowArgs,
+    UnmountArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
 };
 pub(crate) use words::words;
 

@@ -37,7 +37,7 @@ pub(crate) enum VolumeCommand {
     /// List volumes and snapshots, with those whose deletion can be undone
     List(VolumeListArgs),
     /// Tell what is known of a volume or a snapshot
-    Show(OneArgs),
+    Show(ShowArgs),
     /// Make an empty volume
     Create(CreateArgs),
     /// Freeze what a volume is now, with everything that any machine was told is written
@@ -103,6 +103,15 @@ pub(crate) struct OneArgs {
     /// The volume, or VOLUME@SNAPSHOT
     #[arg(value_name = "NAME", value_parser = existing)]
     pub(crate) name: Name,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) one: OneArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

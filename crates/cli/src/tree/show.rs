@@ -3,27 +3,64 @@
 use super::connect::connect_to;
 use super::names::size_text;
 use super::release::release_number;
-use super::volume::{local, say, state, told};
-use crate::args::{AtArgs, OneArgs};
+use super::volume::{json as volume_json, local, say, state, told};
+use crate::args::{AtArgs, OneArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::servers::{self, One, ask_about, volume_elsewhere};
 use crate::{at_once, trust};
 use cell::{Replicas, Site, StoreAnswer, StoreQuestion};
+use serde_json::{Value, json};
 use std::process::ExitCode;
-use wire::{Name, ScheduleRule, VolumeInfo, VolumeState, split_volume_name};
+use wire::{Name, Receiving, ScheduleRule, VolumeInfo, VolumeState, split_volume_name};
 
 const WHAT: &str = "volume show";
 
-pub(super) fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
-    let text = args.name.to_string();
+pub(super) fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
+    let OneArgs { at, name } = &args.one;
+    let tree = connect_to(&at.trust, &at.server, name)?;
+    let text = name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     tree.close().map_err(|error| Failure::of(&text, error))?;
-    let named = all.iter().filter(|info| info.name == args.name);
+    let named = all.iter().filter(|info| info.name == *name);
     let Some(info) = named.min_by_key(|info| info.state != VolumeState::Present) else {
         let missing = "there is no such volume: see `ariel volume list`";
         return Err(Failure::of(&text, missing));
     };
+    let replicas = replicas(at, info);
+    match args.json {
+        true => say(&format!("{:#}\n", as_json(info, &all, &replicas))),
+        false => say(&(lines(info, &all) + &replica_lines(&replicas))),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// The snapshots of a volume.
+fn snapshots<'a>(
+    info: &'a VolumeInfo,
+    all: &'a [VolumeInfo],
+) -> impl Iterator<Item = &'a VolumeInfo> {
+    all.iter()
+        .filter(|other| other.snapshot_of == Some(info.id))
+}
+
+/// All that is known but replicas: what `volume list --json` says, and more.
+fn as_json(
+    info: &VolumeInfo,
+    all: &[VolumeInfo],
+    replicas: &Result<Option<Asked>, String>,
+) -> Value {
+    let mut shown = volume_json(info, all);
+    let names = snapshots(info, all).map(|one| json!(one.name.to_string()));
+    shown["snapshots"] = names.collect();
+    let receiving = half(info, all);
+    shown["received_parts"] = json!(receiving.map(|half| half.chunks));
+    let token = receiving.and_then(stream::Token::of);
+    shown["resume"] = json!(token.map(|token| token.to_string()));
+    shown["replicas"] = replicas_json(replicas);
+    shown
+}
+
+fn lines(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     let mut lines = format!(
         "name:      {}\nnumber:    {}\nobjects:   {}\nbytes:     {} ({})\nmade:      {}\n",
         info.name,
@@ -33,7 +70,7 @@ pub(super) fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         size_text(info.bytes),
         local(info.made),
     );
-    let state = state(info, &all);
+    let state = state(info, all);
     if !state.is_empty() {
         lines.push_str(&format!("state:     {state}\n"));
     }
@@ -54,15 +91,11 @@ pub(super) fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     for rule in &info.schedule {
         lines.push_str(&format!("schedule:  {}\n", rule_text(rule)));
     }
-    for snapshot in all
-        .iter()
-        .filter(|other| other.snapshot_of == Some(info.id))
-    {
+    for snapshot in snapshots(info, all) {
         lines.push_str(&format!("snapshot:  {}\n", snapshot.name));
     }
-    lines.push_str(&received(info, &all));
-    lines.push_str(&replicas(&args.at, info));
-    say(&lines).map(|()| ExitCode::SUCCESS)
+    lines.push_str(&received(info, all));
+    lines
 }
 
 /// Parts of a hundred, of a number above 0.
@@ -70,12 +103,16 @@ fn share(used: u64, most: u64) -> u64 {
     (u128::from(used) * 100 / u128::from(most.max(1))) as u64
 }
 
-/// The parts received of a snapshot that is not complete, and the token to go on with.
-fn received(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+/// The half of a volume or snapshot that is being received.
+fn half<'a>(info: &VolumeInfo, all: &'a [VolumeInfo]) -> Option<&'a Receiving> {
     let of = |half: &&VolumeInfo| half.id == info.id || half.snapshot_of == Some(info.id);
     let mut halves = all.iter().filter(of);
-    let half = halves.find_map(|half| half.provenance.receiving.as_ref());
-    let Some(receiving) = half else {
+    halves.find_map(|half| half.provenance.receiving.as_ref())
+}
+
+/// The parts received of a snapshot that is not complete, and the token to go on with.
+fn received(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+    let Some(receiving) = half(info, all) else {
         return String::new();
     };
     let (parts, of) = (receiving.chunks, &receiving.head.name);
@@ -144,12 +181,16 @@ pub(super) fn has_no_replicas(at: &AtArgs, name: &Name) -> Result<(), Failure> {
     Err(Failure::of(&name.to_string(), text))
 }
 
-/// A line for each server that has a replica.
-fn replicas(at: &AtArgs, info: &VolumeInfo) -> String {
-    let record = match record(at, info.id) {
-        Ok(None) => return String::new(),
-        Ok(Some(record)) => record,
-        Err(why) => return format!("replicas:  not known: {why}\n"),
+/// The replicas of a volume: their record, and what each of its servers says of its own.
+struct Asked {
+    record: Replicas,
+    sites: Vec<Result<Site, String>>,
+}
+
+/// Asks about the replicas of a volume; `None`: it has none.
+fn replicas(at: &AtArgs, info: &VolumeInfo) -> Result<Option<Asked>, String> {
+    let Some(record) = record(at, info.id)? else {
+        return Ok(None);
     };
     let running = servers::running(WHAT, &at.server, &at.trust).unwrap_or_default();
     let dir = running.trust.credentials.clone().unwrap_or_default();
@@ -169,20 +210,51 @@ fn replicas(at: &AtArgs, info: &VolumeInfo) -> String {
             _ => Err(cell::AskError::Strange.to_string()),
         }
     });
-    let mut sites: Vec<Option<Result<Site, String>>> = vec![None; record.servers.len()];
+    let silent = || Err("it does not answer".to_owned());
+    let mut sites: Vec<_> = record.servers.iter().map(|_| silent()).collect();
     for (place, answer) in answers {
-        sites[place] = Some(answer);
+        sites[place] = answer;
     }
+    Ok(Some(Asked { record, sites }))
+}
+
+/// A line for each server that has a replica.
+fn replica_lines(asked: &Result<Option<Asked>, String>) -> String {
+    let asked = match asked {
+        Ok(None) => return String::new(),
+        Ok(Some(asked)) => asked,
+        Err(why) => return format!("replicas:  not known: {why}\n"),
+    };
+    let Asked { record, sites } = asked;
     let width = record.servers.iter().map(String::len).max().unwrap_or(0);
     let lines = record.servers.iter().zip(sites).map(|(server, site)| {
         let text = match site {
-            Some(Ok(site)) => site_text(&site, record.release),
-            Some(Err(why)) => format!("not known: {why}"),
-            None => "not known".to_owned(),
+            Ok(site) => site_text(site, record.release),
+            Err(why) => format!("not known: {why}"),
         };
         format!("replica:   {server:width$}  {text}\n")
     });
     lines.collect()
+}
+
+/// The same as JSON; null: there are none.
+fn replicas_json(asked: &Result<Option<Asked>, String>) -> Value {
+    let asked = match asked {
+        Ok(None) => return Value::Null,
+        Ok(Some(asked)) => asked,
+        Err(why) => return json!({ "error": why }),
+    };
+    let sites = asked.record.servers.iter().zip(&asked.sites);
+    let sites = sites.map(|(server, site)| match site {
+        Ok(site) => json!({
+            "server": server,
+            "release": site.published,
+            "made_ns": site.made,
+            "prepared": site.prepared,
+        }),
+        Err(why) => json!({ "server": server, "error": why }),
+    });
+    json!({ "release": asked.record.release, "servers": sites.collect::<Value>() })
 }
 
 /// A replica, for people.
@@ -215,5 +287,28 @@ mod tests {
             site_text(&site(6), 7),
             "release 6, behind: the last one is 7"
         );
+    }
+
+    #[test]
+    fn replicas_are_told_as_json_with_those_that_say_nothing() {
+        let record = Replicas::first("data", 7, "one");
+        let silent = Asked {
+            record: record.clone(),
+            sites: vec![Err("it does not run".to_owned())],
+        };
+        let told = replicas_json(&Ok(Some(silent)));
+        assert_eq!(told["servers"][0]["server"], "one");
+        assert_eq!(told["servers"][0]["error"], "it does not run");
+        let site = Site {
+            published: 3,
+            made: Some(5),
+            prepared: None,
+        };
+        let sites = vec![Ok(site)];
+        let told = replicas_json(&Ok(Some(Asked { record, sites })));
+        assert_eq!(told["release"], 0);
+        assert_eq!(told["servers"][0]["release"], 3);
+        assert_eq!(replicas_json(&Ok(None)), Value::Null);
+        assert_eq!(replicas_json(&Err("why".into()))["error"], "why");
     }
 }

@@ -428,7 +428,7 @@ pub(super) fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     words.join(", ")
 }
 
-fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> serde_json::Value {
+pub(super) fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> serde_json::Value {
     let deleted = match info.state {
         VolumeState::Present | VolumeState::Receiving => None,
         VolumeState::Deleted(at) => Some(at),

@@ -615,3 +615,28 @@ fn a_schedule_makes_snapshots_and_takes_them_away() {
     cell.stop_server();
     cell.assert_clean();
 }
+
+#[test]
+fn a_volume_is_shown_as_json_too() {
+    let Some(cell) = Cell::start("volumes-show-json") else {
+        return;
+    };
+    done(&cell, "create", &["v"]);
+    done(&cell, "set", &["v", "--quota", "8M"]);
+    done(&cell, "snapshot", &["v", "one"]);
+    let shown: serde_json::Value =
+        serde_json::from_str(&done(&cell, "show", &["v", "--json"])).unwrap();
+    assert_eq!(shown["name"], "v");
+    assert_eq!(shown["quota_bytes"], 8 << 20);
+    assert_eq!(shown["snapshots"], serde_json::json!(["v@one"]));
+    assert_eq!(shown["replicas"], serde_json::Value::Null);
+    // All that the list says of it is there under the same names.
+    let list = done(&cell, "list", &["--json"]);
+    let mut lines = list
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let listed = lines.find(|line| line["name"] == "v").unwrap();
+    for (name, value) in listed.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+}
