@@ -1,5 +1,7 @@
 //! How servers and mounts are shown: as JSON, and the same as text.
 
+mod sessions;
+
 use client::front::{Figures, Memory, TokenLine};
 use fuse::front::{Mount, OtherVolume};
 use serde_json::{Map, Value, json};
@@ -29,6 +31,7 @@ pub(crate) fn whole_server(server: &server::Server) -> Value {
                 "data": of.data.display().to_string(),
                 "failure": of.failure,
                 "clients": of.figures.sessions,
+                "sessions": sessions::lines(&of.clients),
                 "connections": of.connections,
                 "grace": of.figures.grace,
                 "store": of.store.as_ref().map(store_status),
@@ -42,10 +45,6 @@ pub(crate) fn whole_server(server: &server::Server) -> Value {
 /// How the first store of a server is.
 fn server_status(status: &Status) -> Value {
     let figures = &status.figures;
-    let client = |client: &server::ClientLine| {
-        let session = format!("{:016x}", client.session);
-        json!({ "session": session, "name": client.name })
-    };
     json!({
         "kind": "server",
         "pid": std::process::id(),
@@ -54,7 +53,7 @@ fn server_status(status: &Status) -> Value {
         "failure": status.failure,
         "clients": figures.sessions,
         "connections": status.connections,
-        "sessions": status.clients.iter().map(client).collect::<Vec<_>>(),
+        "sessions": sessions::lines(&status.clients),
         "grace": figures.grace,
         "waiting": figures.waiting,
         "locks": {
@@ -192,6 +191,9 @@ pub(crate) fn mount_status(mount: &Mount, kept: &str, point: &Path) -> Value {
         "kept": kept,
         "session": format!("{:016x}", client.session()),
         "connected": figures.connected,
+        "disconnected": client.disconnected().map(|(past, why)| {
+            json!({ "for_s": past.as_secs(), "why": why })
+        }),
         "connections": counters.connections,
         "sessions_lost": counters.sessions_lost,
         "lost_bytes": counters.lost_bytes,
@@ -316,7 +318,12 @@ pub(crate) fn status_text(status: &Value) -> String {
     let fields = status.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{:<20} {}", name.replace('_', " "), words(value));
+        let words = match name.as_str() {
+            "sessions" => sessions::text(value),
+            "disconnected" => sessions::disconnected(value),
+            _ => words(value),
+        };
+        let _ = writeln!(text, "{:<20} {words}", name.replace('_', " "));
     }
     text
 }

@@ -19,6 +19,7 @@ mod errno;
 mod error;
 pub mod front;
 mod leading;
+mod lost;
 mod memory;
 mod peers;
 mod state;

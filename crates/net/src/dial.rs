@@ -170,6 +170,15 @@ impl Dialer {
         state.last.clone().filter(|_| !state.opened)
     }
 
+    /// Since when there has been no link, and the failure of the last attempt; `None`: there is
+    /// one, or none has failed yet.
+    #[must_use]
+    pub fn lost(&self) -> Option<(u64, String)> {
+        let state = self.shared.course.state.lock();
+        let lost_ns = state.lost_ns.filter(|_| !state.opened)?;
+        Some((lost_ns, state.last.clone().unwrap_or_default()))
+    }
+
     /// Closes the link in order and waits for its end. Called from an event, it does not wait.
     pub fn stop(&self) {
         let link = {

@@ -59,7 +59,7 @@ pub(crate) struct State {
     /// The peer has not what is wanted, and nobody has been asked since.
     told: bool,
     /// Since when there has been no link, if there is none.
-    lost_ns: Option<u64>,
+    pub(crate) lost_ns: Option<u64>,
     /// The finder is not asked before, since there is no link.
     due_ns: u64,
     /// The time between two such questions.
@@ -108,8 +108,8 @@ impl Course {
     /// There is no link, since this attempt ended, or the link before it; `told`: the peer has not
     /// what is wanted.
     pub(crate) fn seek(self: &Arc<Self>, state: &mut State, told: bool) {
-        let Some(finder) = &self.finder else { return };
         state.lost_ns.get_or_insert_with(clock::now_ns);
+        let Some(finder) = &self.finder else { return };
         state.told |= told;
         if state.seeks {
             self.changed.notify_all();

@@ -52,6 +52,8 @@ pub type Figures = logic::server::Figures;
 pub type Policy = logic::peers::Policy;
 /// Figures of lending.
 pub type LendingFigures = logic::server::LendingFigures;
+/// How the lease of a client is.
+pub type Lease = logic::server::Lease;
 /// A token as listed for people.
 pub type TokenLine = logic::server::TokenLine;
 

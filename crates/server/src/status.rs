@@ -3,9 +3,11 @@
 use crate::counts::Moved;
 use crate::scrub::Checks;
 use crate::state::State;
-use crate::{Figures, LendingFigures, Policy};
+use crate::{Figures, Lease, LendingFigures, Policy};
+use logic::server::SessionLine;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use wire::SessionId;
 
 /// How a server is.
@@ -21,7 +23,7 @@ pub struct Status {
     pub cooperation: (Policy, LendingFigures),
     /// Connections.
     pub connections: u64,
-    /// Clients known by name.
+    /// Clients.
     pub clients: Vec<ClientLine>,
     /// Messages received, by kind.
     pub received: Vec<(&'static str, u64)>,
@@ -57,22 +59,41 @@ pub struct StoreLoad {
 pub struct ClientLine {
     /// Its session.
     pub session: SessionId,
-    /// Its name.
+    /// Its name; empty of one that has not come since the server was started.
     pub name: String,
+    /// Where it calls from, while it has a connection.
+    pub peer: Option<SocketAddr>,
+    /// For how long this run of the server has known it.
+    pub known_for: Option<Duration>,
+    /// For how long it has said nothing that renews its lease.
+    pub silent_for: Duration,
+    /// How its lease is.
+    pub lease: Lease,
+}
+
+fn client(state: &State, line: &SessionLine, now_ns: u64) -> ClientLine {
+    let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
+    let link = line.conn.and_then(|conn| state.links.get(&conn));
+    ClientLine {
+        session: line.session,
+        name: String::from_utf8_lossy(&line.name).into_owned(),
+        peer: link.map(|link| link.peer()),
+        known_for: line.since.map(since),
+        silent_for: since(line.heard),
+        lease: line.lease,
+    }
 }
 
 pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
-    let line = |(session, name): (&SessionId, &String)| ClientLine {
-        session: *session,
-        name: name.clone(),
-    };
+    let now_ns = net::clock::now_ns();
+    let lines = state.machine.sessions(now_ns);
     Status {
         addr,
         data: data.to_owned(),
         figures: state.machine.figures(),
         cooperation: (state.machine.cooperation(), state.machine.lending()),
         connections: state.links.len() as u64,
-        clients: state.names.iter().map(line).collect(),
+        clients: lines.iter().map(|it| client(state, it, now_ns)).collect(),
         received: state.received.list(),
         sent: state.sent.list(),
         moved: state.moved,

@@ -21,7 +21,10 @@ pub(crate) struct ProfileArgs {
 #[command(after_help = "\
 Examples:
   ariel status /mnt/a
-  ariel status --json 127.0.0.1:7000")]
+  ariel status --json 127.0.0.1:7000
+Of a mount that has lost its server `disconnected` tells for how long, and why. Of a server
+`sessions` has a line for each: its name, where it calls from, for how long this run of the server
+has known it, and its lease.")]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]

@@ -466,3 +466,47 @@ fn a_daemon_told_to_end_does_so_within_seconds_without_a_server() {
     ended(mount, begin);
     cell.go_on();
 }
+
+#[test]
+fn a_lost_server_and_the_sessions_of_one_are_told_of() {
+    if !real_system("away-status") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("away-status") else {
+        return;
+    };
+    let mount = cell.mount();
+    let there = status(mount.path());
+    assert_eq!(there["disconnected"], serde_json::Value::Null);
+    let name = status(cell.addr())["sessions"][0]["name"].clone();
+    let shown = |target: &Path| {
+        let output = run(&mut ariel(&[Path::new("status"), target]));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(!shown(mount.path()).contains("disconnected"));
+    let told = |cell: &Cell| {
+        let of_server = status(cell.addr());
+        let one = of_server["sessions"][0].clone();
+        assert!(one["address"].as_str().unwrap().contains(':'), "{one}");
+        assert_eq!((&one["lease"], &one["name"]), (&"runs".into(), &name));
+        assert!(one["for_s"].is_u64(), "{one}");
+    };
+    told(&cell);
+    let line = shown(Path::new(cell.addr()));
+    assert!(line.contains("its lease runs"), "{line}");
+    cell.kill9();
+    assert_away(&mount);
+    let refused = || {
+        let lost = status(mount.path())["disconnected"].clone();
+        assert!(lost["for_s"].is_u64(), "{lost}");
+        lost["why"].as_str().unwrap().contains("refused")
+    };
+    assert!(eventually(LIMIT, refused), "{:#}", status(mount.path()));
+    let line = shown(mount.path());
+    assert!(line.contains("disconnected         for "), "{line}");
+    cell.start_server();
+    let back = || status(mount.path())["disconnected"].is_null();
+    assert!(eventually(LIMIT, back), "{:#}", status(mount.path()));
+    // It goes on in its session, which the server had forgotten the name of.
+    told(&cell);
+}

@@ -71,6 +71,8 @@ pub struct Figures {
     pub conflicts: u64,
     /// Files of which it is not known yet which of these it will be.
     pub stranded: u64,
+    /// When the server was heard last.
+    pub heard_at: Time,
     /// By then a server that is there has said something again: it is asked every quarter of a
     /// lease.
     pub heard_by: Time,
@@ -153,6 +155,7 @@ impl Client {
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
+            heard_at: self.heard_at,
             heard_by: self.heard_at + self.lease_ns / 4 + abandoned::SERVER_REPLY_NS,
             unstable: self.unstable.len(),
             unstable_bytes: self.unstable.bytes(),

@@ -35,6 +35,7 @@ pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, 
 pub use lending::LendingFigures;
 pub use mutant::Mutant;
 pub use rules::{Rule, Want, rule};
+pub use session::lease::{Lease, SessionLine};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -310,6 +310,8 @@ pub(crate) struct Session {
     pub(crate) version: u32,
     /// The root of its tree, and whether nothing changes there; none: it has not said which.
     pub(crate) root: Option<(Fid, bool)>,
+    /// When it greeted this run of the server for the first time.
+    pub(crate) since: Option<Time>,
     /// When it was last heard of.
     pub(crate) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.

@@ -45,6 +45,7 @@ impl Server {
         let session = self.sessions.entry(id).or_default();
         session.name = name;
         session.version = version;
+        session.since.get_or_insert(step.now);
         if !known {
             session.term = boot;
         }

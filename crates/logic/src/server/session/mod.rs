@@ -3,6 +3,7 @@
 pub(super) mod fencing;
 pub(super) mod grace;
 pub(super) mod holder_records;
+pub(super) mod lease;
 pub(super) mod lifecycle;
 pub(super) mod machines;
 pub(super) mod reach;
