@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::{control, paths, runtime, show};
 use anyhow::bail;
+use fuse::MountError;
 use fuse::mount::{Control, MountId};
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,7 +44,8 @@ pub(crate) fn unmount(dir: &Path) -> anyhow::Result<()> {
 
 /// Ends a mount whatever is lost.
 fn end(dir: &Path) -> anyhow::Result<()> {
-    let point = paths::mount_point(dir)?;
+    let not_mounted = || MountError::NotMounted(dir.to_owned());
+    let point = paths::mount_point(dir).map_err(|_| not_mounted())?;
     let entry = fuse::mount::find(&point)?;
     if entry.as_ref().is_some_and(|entry| !entry.is_ariel()) {
         bail!("{} is no mount of Ariel: use umount(8)", point.display());
@@ -56,7 +58,7 @@ fn end(dir: &Path) -> anyhow::Result<()> {
             (None, None) => None,
         },
         // No daemon: nothing is known of what it had.
-        Ok(None) if entry.is_none() => bail!("{} is not mounted", point.display()),
+        Ok(None) if entry.is_none() => return Err(not_mounted().into()),
         Ok(None) => None,
         Err(error) => {
             control::kill(&name)?;

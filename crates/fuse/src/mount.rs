@@ -160,7 +160,8 @@ pub enum MountError {
     #[error("something is mounted at {dir} already: ariel umount {dir}", dir = .0.display())]
     Already(PathBuf),
     /// Nothing is mounted there.
-    #[error("nothing is mounted at {}: see the mounts with findmnt -t fuse.ariel", .0.display())]
+    #[error("nothing is mounted at {} by Ariel: see its mounts with `findmnt -t fuse.ariel`",
+            .0.display())]
     NotMounted(PathBuf),
     /// The mount point cannot be looked at.
     #[error("{}: {error}", .dir.display())]
@@ -235,7 +236,7 @@ fn by_helper(dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> 
 /// Removes the mount at `dir`; while something uses it, it is detached: gone from the tree, and
 /// ended when the last user is done.
 pub fn unmount(dir: &Path) -> Result<Unmounted, MountError> {
-    let mount_point = resolve(dir).map_err(|error| io_error(dir, error))?;
+    let mount_point = resolve(dir).map_err(|error| not_mounted(dir, error))?;
     let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
     if entry.is_none() {
         return Err(MountError::NotMounted(mount_point));
@@ -254,7 +255,7 @@ pub fn unmount(dir: &Path) -> Result<Unmounted, MountError> {
 /// # Errors
 /// No mount of Ariel is there, or the kernel refuses.
 pub fn remount(dir: &Path, words: &[String]) -> Result<(), MountError> {
-    let mount_point = resolve(dir).map_err(|error| io_error(dir, error))?;
+    let mount_point = resolve(dir).map_err(|error| not_mounted(dir, error))?;
     let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
     let Some(entry) = entry.filter(MountEntry::is_ariel) else {
         return Err(MountError::NotMounted(mount_point));
@@ -353,6 +354,15 @@ fn io_error(dir: &Path, error: io::Error) -> MountError {
         Some(Errno::NOTDIR) => MountError::NotDirectory(dir),
         Some(Errno::NOTCONN | Errno::CONNABORTED) => MountError::Stale(dir),
         _ => MountError::Io { dir, error },
+    }
+}
+
+/// An error of looking for a mount that should be there: in nothing, nothing is mounted, and a
+/// directory that is made would not help.
+fn not_mounted(dir: &Path, error: io::Error) -> MountError {
+    match io_error(dir, error) {
+        MountError::Missing(dir) | MountError::NotDirectory(dir) => MountError::NotMounted(dir),
+        other => other,
     }
 }
 

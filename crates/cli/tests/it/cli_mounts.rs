@@ -238,3 +238,27 @@ fn up_on_a_directory_with_something_in_it_starts_no_server() {
     assert!(said.contains("is not empty"), "{said}");
     assert!(!data.exists(), "a cell was made for nothing");
 }
+
+#[test]
+fn an_unmount_of_nothing_says_where_mounts_are_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let missing = dir.path().join("none/below");
+    for at in [
+        dir.path(),
+        &file,
+        &file.join("below"),
+        &missing,
+        Path::new("/proc"),
+    ] {
+        for force in [&[][..], &["--force"]] {
+            let output = run(ariel(&["umount"]).args(force).arg(at));
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            let name = format!("nothing is mounted at {} by Ariel", at.display());
+            assert!(said.contains(&name) && said.contains("findmnt"), "{said}");
+            assert!(!said.contains("mkdir"), "{said}");
+        }
+    }
+}
