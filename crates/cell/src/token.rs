@@ -107,9 +107,14 @@ impl Signer {
             ));
         }
         if claims.expires_s <= now_s {
-            return Err(refused(
-                "the token has expired: log in again with `ariel login`",
-            ));
+            let narrow = match claims.narrowed {
+                true => "narrow another one, with a longer --expires, or ",
+                false => "",
+            };
+            return Err(refused(format!(
+                "the token has expired, by the server's clock: {narrow}log in again with \
+                 `ariel login`"
+            )));
         }
         // The library has the last word on the claims read above.
         let mut facts = format!("now({now_s}); on({machine}); access(\"read\"); allow if true;");

@@ -24,6 +24,8 @@ pub(crate) const LOGINS: &str = "logins";
 /// How long a token counts at most, and for how long after a login it is renewed.
 const TOKEN_MAX_S: u64 = 86_400;
 const RENEWABLE_S: u64 = 7 * 86_400;
+/// A shorter time is over before the mount that asks has heard of the login.
+const TOKEN_MIN_S: u64 = 2;
 /// How long it is remembered that a login has expired, so that its user is told.
 const REMEMBERED_S: u64 = 86_400;
 /// How long something that was given to be signed counts, and how many there are at most.
@@ -278,8 +280,9 @@ impl Cell {
                 machine.name, machine.name
             )));
         }
+        lasts(for_s)?;
         let now_s = now_s();
-        let expires_s = now_s + for_s.clamp(1, TOKEN_MAX_S);
+        let expires_s = now_s + for_s.min(TOKEN_MAX_S);
         let claims = Claims {
             user: name.to_owned(),
             uid,
@@ -422,6 +425,7 @@ impl Cell {
                 claims.user, claims.uid
             )));
         }
+        lasts(claims.expires_s.saturating_sub(now_s()))?;
         self.enter(&claims, session)
     }
 
@@ -470,6 +474,17 @@ impl Cell {
                 rights.bounds(user.uid).then(|| login.proven(groups, now_s))
             });
         proven.collect()
+    }
+}
+
+/// Refused: a token that counts for so short a time.
+fn lasts(for_s: u64) -> Result<(), CellError> {
+    match for_s >= TOKEN_MIN_S {
+        true => Ok(()),
+        false => Err(refused(format!(
+            "a token that counts for {for_s} s, by the server's clock, expires before its mount \
+             has it: ask for more with --expires, {TOKEN_MIN_S}s at least"
+        ))),
     }
 }
 

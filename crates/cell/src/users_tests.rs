@@ -190,3 +190,36 @@ fn users_are_plain_and_told_apart() {
     assert!(told(cell.set_user(key, None, true)).contains("ssh-ed25519"));
     assert_eq!(cell.users(), [ann()]);
 }
+
+#[test]
+fn a_token_that_expires_at_once_is_refused_with_the_reason() {
+    let (_dir, cell) = cell();
+    let desk = machine(&cell, "desk", false);
+    cell.set_user(ann(), Some("correct horse"), true).unwrap();
+    let proof = password("correct horse");
+    let login = |for_s| cell.login(&desk, ("ann", 1001), &proof, (for_s, true));
+    for for_s in [0, 1] {
+        let why = told(login(for_s));
+        assert!(
+            why.contains("expires before") && why.contains("2s at least"),
+            "{why}"
+        );
+    }
+    assert!(cell.proven(desk.id, &desk.rights).is_empty());
+    let given = login(60).unwrap();
+    let narrowed = |expires_s| {
+        let to = Narrower {
+            expires_s: Some(expires_s),
+            ..Narrower::default()
+        };
+        let token = attenuate(&given.token, &to).unwrap();
+        cell.present(&desk, (&token, 1001), Some(42))
+    };
+    assert!(told(narrowed(now_s() + 1)).contains("expire"));
+    let why = told(narrowed(now_s() - 1));
+    assert!(
+        why.contains("longer --expires") && why.contains("has expired"),
+        "{why}"
+    );
+    narrowed(now_s() + 30).unwrap();
+}

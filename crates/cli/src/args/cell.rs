@@ -263,7 +263,7 @@ pub(super) fn time_s(text: &str) -> Result<u64, String> {
         number.checked_mul(unit(last)?)
     });
     let seconds = seconds.filter(|seconds| (1..=365 * 86_400).contains(seconds));
-    seconds.ok_or_else(|| "not a time such as 30m, 1h or 7d, at most 365d".to_owned())
+    seconds.ok_or_else(|| "not a time such as 30m, 1h or 7d, from 1s to 365d".to_owned())
 }
 
 #[cfg(test)]

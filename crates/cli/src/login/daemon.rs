@@ -9,7 +9,7 @@
 use crate::apart;
 use crate::control::{self, Answer, Listener};
 use crate::runtime;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use cell::{Answer as Told, Credential, Given, Proof, Question};
 use fuse::front::Mount;
 use net::{Addresses, Worker};
@@ -170,7 +170,7 @@ impl Shared {
                     uid,
                     session,
                 })?;
-                self.wait_until(|rights| {
+                self.wait_until(RECONNECT, |rights| {
                     let user = rights.proven(uid);
                     user.is_some_and(|user| !user.expired && user.session == session)
                 })?;
@@ -182,7 +182,7 @@ impl Shared {
                 // The cell forgets it first: a token that is left there counts for nobody.
                 self.ask(&Question::Logout { uid })?;
                 let _ = fs::remove_file(self.tokens.join(uid.to_string()));
-                self.wait_until(|rights| rights.proven(uid).is_none())?;
+                self.wait_until(RECONNECT, |rights| rights.proven(uid).is_none())?;
                 Ok(json!({ "ok": true }))
             }
             "groups" => {
@@ -225,11 +225,12 @@ impl Shared {
             (_, Some(key), Some(signature)) => Proof::Key { key, signature },
             _ => bail!("no proof was given"),
         };
+        let for_s = question["for"].as_u64().context("no time was said")?;
         let question = Question::Login {
             user: word("user").context("no user was named")?,
             uid,
             proof,
-            for_s: question["for"].as_u64().context("no time was said")?,
+            for_s,
             once: question["once"].as_bool().unwrap_or(false),
         };
         let Told::Given(given) = self.ask(&question)? else {
@@ -238,18 +239,25 @@ impl Shared {
         let told = json!({ "user": given.user, "expires": given.expires_s });
         self.keep(uid, given)?;
         self.changed.notify_all();
-        self.wait_until(|rights| is_known(rights, uid))?;
+        // A shorter one is over by then.
+        let for_s = Duration::from_secs(for_s);
+        if let Err(error) = self.wait_until(for_s.min(RECONNECT), |it| is_known(it, uid)) {
+            return Err(match for_s < RECONNECT {
+                true => anyhow!("the login was over before the mount had it: a longer --expires"),
+                false => error,
+            });
+        }
         Ok(told)
     }
 
-    /// Waits until the mount has connected anew, and knows.
-    fn wait_until(&self, knows: impl Fn(&Rights) -> bool) -> anyhow::Result<()> {
+    /// Waits, no longer than this, until the mount has connected anew, and knows.
+    fn wait_until(&self, limit: Duration, knows: impl Fn(&Rights) -> bool) -> anyhow::Result<()> {
         // The mount itself is not kept: it may end meanwhile.
         let watch = self
             .mount
             .upgrade()
             .map(|mount| mount.client().watch_rights());
-        if watch.is_some_and(|watch| !watch.wait(RECONNECT, knows)) {
+        if watch.is_some_and(|watch| !watch.wait(limit, knows)) {
             bail!("the mount has not connected anew yet: try again in a moment");
         }
         Ok(())

@@ -4,7 +4,7 @@
 use crate::harness::machines::Machines;
 use crate::harness::{eventually, has_program};
 use crate::machines::{as_user, can_have_machines, follow};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ANN: u32 = 1001;
 
@@ -137,6 +137,20 @@ fn what_was_written_before_a_login_expires_is_kept_and_the_cure_is_named() {
         return;
     }
     let mut machines = cell(&[], "ariel login");
+    // A time that is over at once is refused at once, with the reason.
+    let begin = Instant::now();
+    let at_once = "ariel login --user ann --expires 1s < secret";
+    refused_as(
+        &mut machines,
+        ("desk", ANN),
+        at_once,
+        &["expires before", "--expires, 2s"],
+    );
+    assert!(
+        begin.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begin.elapsed()
+    );
     let login = "ariel login --user ann --expires 4s --once < secret";
     must_as(&mut machines, "desk", ANN, login);
     // It is written back and told a while later, as a rule.
