@@ -62,6 +62,6 @@ pub use renewal::Renewal;
 pub use replicas::Replicas;
 pub use revision::ServerLine;
 pub use stores::{Listed, Moving, OnStores, Site, Stage, StoreAnswer, StoreQuestion};
-pub use token::{Narrower, TOKEN_BYTES_MAX, attenuate};
+pub use token::{Claimed, Narrower, TOKEN_BYTES_MAX, attenuate, claimed};
 pub use user::{Proof, User, ssh_key, to_sign};
 pub use words::{Words, group_name, machine_name, user_name};

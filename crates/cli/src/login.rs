@@ -5,6 +5,7 @@
 
 mod agent;
 mod daemon;
+mod whoami;
 
 pub(crate) use daemon::{Logins, Of};
 
@@ -193,15 +194,8 @@ pub(crate) fn whoami(args: &WhoamiArgs) -> Result<ExitCode, Failure> {
         show::print(&format!("{answer:#}"));
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(user) = answer["user"].as_str() else {
-        return Err(Failure::of(what, "you are not logged in: `ariel login`"));
-    };
-    let time = |name: &str| membership::shown(answer[name].as_u64().unwrap_or(0));
-    show::print(&format!(
-        "{user}, until {}, renewed until {}",
-        time("expires"),
-        time("renewable")
-    ));
+    let told = whoami::text(&answer).map_err(|why| Failure::of(what, why))?;
+    show::print(&told);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,15 +6,17 @@
 //! the machine; when a login or its end has been answered, this mount's programs have what it
 //! gives.
 
+use super::whoami::{self, Seen};
 use crate::apart;
 use crate::control::{self, Answer, Listener};
 use crate::runtime;
 use anyhow::{Context, anyhow, bail};
-use cell::{Answer as Told, Credential, Given, Proof, Question};
+use cell::{Answer as Told, Claimed, Credential, Given, Proof, Question};
 use fuse::front::Mount;
 use net::{Addresses, Worker};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -50,6 +52,8 @@ struct Shared {
     session: u64,
     /// Where tokens are.
     tokens: PathBuf,
+    /// The tokens that users have shown to this mount alone.
+    presented: Mutex<BTreeMap<u32, Claimed>>,
     stopping: Mutex<bool>,
     changed: Condvar,
 }
@@ -73,6 +77,7 @@ impl Logins {
             of,
             session: mount.client().session(),
             tokens,
+            presented: Mutex::new(BTreeMap::new()),
             stopping: Mutex::new(false),
             changed: Condvar::new(),
         });
@@ -165,6 +170,7 @@ impl Shared {
             "present" => {
                 let token = question["token"].as_str().unwrap_or_default().to_owned();
                 let session = Some(self.session);
+                let claimed = cell::claimed(&token);
                 self.ask(&Question::Present {
                     token,
                     uid,
@@ -174,6 +180,10 @@ impl Shared {
                     let user = rights.proven(uid);
                     user.is_some_and(|user| !user.expired && user.session == session)
                 })?;
+                // The cell has taken it: what it says is so.
+                if let Some(claimed) = claimed {
+                    lock(&self.presented).insert(uid, claimed);
+                }
                 Ok(json!({ "ok": true }))
             }
             "logout" => {
@@ -199,15 +209,7 @@ impl Shared {
                 Told::Names(names) => Ok(json!({ "names": names })),
                 _ => bail!(STRANGE),
             },
-            "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
-                let Given {
-                    user,
-                    expires_s,
-                    renewable_s,
-                    ..
-                } = kept.given;
-                json!({ "user": user, "expires": expires_s, "renewable": renewable_s })
-            })),
+            "whoami" => Ok(whoami::answer(&self.seen(uid)?)),
             "token" => {
                 let kept = self
                     .kept(uid)
@@ -216,6 +218,28 @@ impl Shared {
             }
             other => bail!("a mount does not know {other:?}"),
         }
+    }
+
+    /// All that is known here of a user.
+    fn seen(&self, uid: u32) -> anyhow::Result<Seen> {
+        let mount = self.mount.upgrade().context("the mount is ending")?;
+        let rights = mount.client().rights();
+        // Nobody has to be in the cell for a machine to speak for him.
+        let names = match rights.trusted {
+            true => self.ask(&Question::Names { uid }).ok(),
+            false => None,
+        };
+        let name = match names {
+            Some(Told::Names(names)) => names.into_iter().find(|(_, it)| *it == uid),
+            _ => None,
+        };
+        Ok(Seen {
+            uid,
+            rights,
+            name: name.map(|(name, _)| name),
+            login: self.kept(uid).map(|kept| kept.given),
+            presented: lock(&self.presented).get(&uid).cloned(),
+        })
     }
 
     fn log_in(&self, uid: u32, question: &Value) -> anyhow::Result<Value> {

@@ -93,15 +93,25 @@ fn who_has_not_logged_in_is_nobody_and_who_has_is_himself() {
     assert_eq!(owner, "1001\n1001\n");
     // (Root of her machine sees what its kernel has cached for her.)
     refused_as(&mut machines, ("desk", 1002), "cat /mnt/ann/f", &denied);
-    // On a trusted machine nobody needs it.
+    a_trusted_machine_speaks_for_its_users(&mut machines);
+    logins_end(&mut machines);
+}
+
+/// Nobody needs a login there.
+fn a_trusted_machine_speaks_for_its_users(machines: &mut Machines) {
     machines.must("build-1", "ariel mount server:7070 /srv");
+    let who = must_as(machines, "build-1", ANN, "ariel whoami");
+    assert!(
+        who.starts_with("ann (user 1001): this machine is trusted"),
+        "{who}"
+    );
+    machines.refused("build-1", "ariel whoami", &["does not speak for user 0"]);
     refused_as(
-        &mut machines,
+        machines,
         ("build-1", ANN),
         "ariel login --user ann < secret",
         &["trusted"],
     );
-    logins_end(&mut machines);
 }
 
 /// A logout is in force when it returns, warm caches included; so is the end of a user.
@@ -350,6 +360,18 @@ fn a_narrow_one_counts_for_a_mount_alone(machines: &mut Machines) {
     );
     let show_job = |name: &str| format!("ariel login /srv/job --token < {name}.token");
     must_as(machines, "desk", ANN, &show_job("job"));
+    // Each mount says what counts there.
+    let told = must_as(machines, "desk", ANN, "ariel whoami /srv/job");
+    let narrow = "ann, on this mount alone, at and below /jobs/7, for reading, until ";
+    assert!(
+        told.starts_with(narrow) && told.contains("not renewed"),
+        "{told}"
+    );
+    let told = must_as(machines, "desk", ANN, "ariel whoami /mnt");
+    assert!(
+        told.starts_with("ann, until ") && told.contains("renewed until"),
+        "{told}"
+    );
     let job = ("desk", ANN);
     assert_eq!(
         must_as(machines, "desk", ANN, "cat /srv/job/jobs/7/deep/f"),
