@@ -27,8 +27,8 @@ pub(crate) use acl::{
 };
 pub(crate) use bench::BenchArgs;
 pub(crate) use cell::{
-    AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
-    TrustArgs,
+    AdminArgs, CellCommand, CellInitArgs, CellServersArgs, JoinArgs, JoinTokenArgs, MachineCommand,
+    RightsArgs, TrustArgs,
 };
 pub(crate) use cooperate::{CooperateArgs, Cooperation};
 pub(crate) use group::{

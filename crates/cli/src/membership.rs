@@ -1,15 +1,14 @@
 //! `ariel cell`, `ariel join-token`, `ariel join`, `ariel machine`: a cell and its machines.
 
+mod servers;
+
 use crate::args::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
     ServeArgs,
 };
 use crate::failure::Failure;
 use crate::{show, trust};
-use cell::{
-    Answer, Cell, Credential, Invite, JoinLine, Location, Machine, Question, Role, ServerLine,
-    Words,
-};
+use cell::{Answer, Cell, Credential, Invite, JoinLine, Location, Machine, Question, Role, Words};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use net::Addresses;
@@ -29,17 +28,7 @@ const FIRST: u32 = 0;
 pub(crate) fn cell(command: &CellCommand) -> Result<ExitCode, Failure> {
     match command {
         CellCommand::Init(args) => init_cell(args)?,
-        CellCommand::Servers(args) => {
-            let what = "cell servers";
-            let Answer::Servers(servers) = ask(what, &args.admin, &Question::Servers)?.1 else {
-                return Err(strange(what));
-            };
-            let shown = match args.json {
-                true => format!("{:#}", json!(servers)),
-                false => servers_table(&servers),
-            };
-            show::print(&shown);
-        }
+        CellCommand::Servers(args) => servers::servers(args)?,
         CellCommand::RemoveServer(args) => {
             let name = args.name.clone();
             ask(
@@ -166,25 +155,6 @@ fn make_store(what: &str, data: &Path, number: u32) -> Result<u32, Failure> {
     let first = store.root().volume;
     store.close().map_err(|error| failed(&error))?;
     Ok(volume_numbers::server(first))
-}
-
-fn servers_table(servers: &[ServerLine]) -> String {
-    if servers.is_empty() {
-        return "This cell has one server, and its database is in the server's directory.".into();
-    }
-    let latest = servers.iter().map(|line| line.revision).max().unwrap_or(0);
-    let mut text = String::from("NAME                 KNOWS        ADDRESSES\n");
-    for line in servers {
-        let knows = match (&line.addresses, latest - line.revision) {
-            (None, _) => "-".to_owned(),
-            (_, 0) => "all".to_owned(),
-            (_, behind) => format!("{behind} behind"),
-        };
-        let addresses = line.addresses.as_deref().unwrap_or("not running");
-        let _ = writeln!(text, "{:<20} {knows:<12} {addresses}", line.name);
-    }
-    text.truncate(text.trim_end().len());
-    text
 }
 
 /// From now on what this process makes is its user's alone.

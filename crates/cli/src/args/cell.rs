@@ -43,6 +43,12 @@ pub(crate) enum CellCommand {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+STATE: `runs`, it answers; `not running`, it ended and said so; `no answer`, it does neither: look
+for its process and its log, or, if its machine is lost, have it forgotten (`ariel cell
+remove-server NAME`).
+KNOWS: by how many of the changes of the cell's machines, users and groups the server judges: `all`,
+or how many it is behind; a command that takes something waits until every server knows of it.")]
 pub(crate) struct CellServersArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,

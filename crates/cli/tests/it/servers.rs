@@ -129,6 +129,13 @@ fn a_server_that_is_away_is_named_and_catches_up() {
     machines.signal("server-2", "ariel serve", Signal::STOP);
     let revoke = "ariel machine revoke build-1 --data /srv/ariel";
     machines.refused("server-1", revoke, &["it is done", "server-2"]);
+    let listed = machines.must("server-1", "ariel cell servers --data /srv/ariel");
+    let line = |name: &str| {
+        let found = listed.lines().find(|line| line.starts_with(name));
+        found.unwrap_or_default().to_owned()
+    };
+    assert!(line("server-1").contains(" runs "), "{listed}");
+    assert!(line("server-2").contains(" no answer "), "{listed}");
     machines.signal("server-2", "ariel serve", Signal::CONT);
     let mut told = String::new();
     let knows = eventually(Duration::from_secs(15), || {
