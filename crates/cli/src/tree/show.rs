@@ -34,13 +34,14 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// The snapshots of a volume.
+/// The snapshots that a volume has.
 fn snapshots<'a>(
     info: &'a VolumeInfo,
     all: &'a [VolumeInfo],
 ) -> impl Iterator<Item = &'a VolumeInfo> {
-    all.iter()
-        .filter(|other| other.snapshot_of == Some(info.id))
+    let is_there = |other: &&VolumeInfo| !matches!(other.state, VolumeState::Deleted(_));
+    let own = |other: &&VolumeInfo| other.snapshot_of == Some(info.id);
+    all.iter().filter(own).filter(is_there)
 }
 
 /// All that is known but replicas: what `volume list --json` says, and more.

@@ -116,8 +116,12 @@ fn change_all(
     let mut info = None;
     is_no_replica(&tree, name)?;
     for op in ops {
+        let snapshot = snapshot_made(&op);
         let done = tree.change_volume(&text, op);
-        info = done.map_err(|error| told(&text, &error))?;
+        info = done.map_err(|error| match (is_taken(&error), snapshot) {
+            (true, Some(snapshot)) => Failure::of(&snapshot, SNAPSHOT_TAKEN),
+            _ => told(&text, &error),
+        })?;
     }
     end(tree)?;
     if let Some(info) = info {
@@ -239,6 +243,26 @@ fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
     done.map_err(|error| told(&text, &error))?;
     end(tree)?;
     Ok(ExitCode::SUCCESS)
+}
+
+const SNAPSHOT_TAKEN: &str = "the volume has a snapshot of this name, and a snapshot never \
+     changes: choose another name, or take that one away first with `ariel volume delete`";
+
+/// The whole name of the snapshot that an operation makes, or gives another name.
+fn snapshot_made(op: &VolumeOp) -> Option<String> {
+    match op {
+        VolumeOp::Snapshot { of, name } => Some(format!("{of}@{name}")),
+        VolumeOp::Rename { name, .. } => {
+            let whole = split_volume_name(name).1.is_some();
+            whole.then(|| name.to_string())
+        }
+        _ => None,
+    }
+}
+
+fn is_taken(error: &Error) -> bool {
+    let number = Errno::from_raw_os_error(error.raw_os_error());
+    matches!(error, Error::Refused { .. }) && number == Errno::EXIST
 }
 
 /// The error, and its cure.

@@ -624,6 +624,12 @@ fn a_volume_is_shown_as_json_too() {
     done(&cell, "create", &["v"]);
     done(&cell, "set", &["v", "--quota", "8M"]);
     done(&cell, "snapshot", &["v", "one"]);
+    // A name that is taken is told with what has it, and with what is possible then.
+    let cure = "v@one: the volume has a snapshot of this name";
+    refused(&cell, "snapshot", &["v", "one"], cure);
+    done(&cell, "snapshot", &["v", "two"]);
+    refused(&cell, "rename", &["v@two", "v@one"], cure);
+    done(&cell, "delete", &["v@two"]);
     let shown: serde_json::Value =
         serde_json::from_str(&done(&cell, "show", &["v", "--json"])).unwrap();
     assert_eq!(shown["name"], "v");
