@@ -170,7 +170,7 @@ pub(crate) enum Command {
     Segment(SegmentArgs),
     /// Tell which options are set, and by which file or variable
     Config(ConfigArgs),
-    /// Check a store; its server must not run
+    /// Check a store: a directory that no server has open, or that of a server, while it serves
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed
     Sim(SimArgs),

@@ -8,6 +8,10 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a server may take to say which stores it has.
+const LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) fn fsck(args: &FsckArgs) -> Result<ExitCode, Failure> {
     crate::log::to_stderr("warn");
@@ -19,7 +23,8 @@ pub(crate) fn fsck(args: &FsckArgs) -> Result<ExitCode, Failure> {
         Ok(addr) => told(args, &beside(addr)?),
         Err(_) if args.repair => repair(args),
         Err(_) => {
-            let report = store::fsck(Path::new(&args.target)).map_err(not_run)?;
+            let dir = Path::new(&args.target);
+            let report = store::fsck(dir).map_err(|error| in_use(dir, error))?;
             told(args, &show::report(&report))
         }
     }
@@ -27,6 +32,43 @@ pub(crate) fn fsck(args: &FsckArgs) -> Result<ExitCode, Failure> {
 
 fn not_run(error: impl Display) -> Failure {
     Failure::new(NOT_RUN, format_args!("fsck: {error}"))
+}
+
+/// Why a store is not checked; of one that a server has open, how that one checks it.
+fn in_use(dir: &Path, error: store::StoreError) -> Failure {
+    let store::StoreError::InUse { pid, .. } = error else {
+        return not_run(error);
+    };
+    let Some(addr) = server_of(dir) else {
+        return not_run(format_args!(
+            "{error}; the server of a store that runs on this machine checks it with `ariel fsck \
+             ADDR`"
+        ));
+    };
+    let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+    not_run(format_args!(
+        "{} is open in the server at {addr}{process}: `ariel fsck {addr}` checks it while it \
+         serves; or end that server first",
+        dir.display()
+    ))
+}
+
+/// The address of the server of this user that has a store open.
+fn server_of(dir: &Path) -> Option<String> {
+    let dir = dir.canonicalize().ok()?;
+    let is_it = |data: &Value| {
+        let data = data.as_str().map(Path::new);
+        data.is_some_and(|data| data.canonicalize().is_ok_and(|data| data == dir))
+    };
+    let mut statuses = runtime::servers().into_iter().filter_map(|name| {
+        let answer = control::ask(&name, "status", Some(LOOK));
+        answer.ok().flatten()
+    });
+    let found = statuses.find(|status| {
+        let further = status["stores"].as_array().into_iter().flatten();
+        is_it(&status["data"]) || further.map(|one| &one["data"]).any(is_it)
+    });
+    Some(found?["addr"].as_str()?.to_owned())
 }
 
 /// Asks a server to check its store. It takes as long as it takes.

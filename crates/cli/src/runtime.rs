@@ -115,6 +115,20 @@ pub(crate) fn of_server(port: u16) -> String {
     format!("server-{port}")
 }
 
+/// The names of the control sockets of servers, of those at which this user may ask.
+pub(crate) fn servers() -> Vec<String> {
+    let mut names = Vec::new();
+    for dir in asked() {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.extend(files.filter_map(|file| {
+            let name = file.strip_suffix(".sock")?;
+            name.starts_with("server-").then(|| name.to_owned())
+        }));
+    }
+    names
+}
+
 /// Name of the files of a mount: paths may be longer than the name of a socket.
 pub(crate) fn of_mount(mount_point: &Path) -> String {
     format!("mount-{:016x}", hash(mount_point.as_os_str().as_bytes()))

@@ -235,7 +235,12 @@ fn fsck_refuses_what_it_cannot_check() {
     };
     let data = cell.data();
     let data = data.to_str().unwrap();
-    let output = refused(&["fsck", data], &["in use"]);
+    // The server that has it checks it, and is named.
+    let beside = format!("`ariel fsck {}` checks it while it serves", cell.addr());
+    let output = refused(&["fsck", data], &[data, &beside]);
+    refused(&["fsck", "--repair", data], &["in use"]);
+    let checked = run(&mut ariel(&["fsck", cell.addr()]));
+    assert!(checked.status.success(), "{}", text(&checked));
     assert_eq!(
         output.status.code(),
         Some(2),
