@@ -112,10 +112,7 @@ pub enum MountError {
     )]
     NoDevice,
     /// The device may not be opened.
-    #[error(
-        "/dev/fuse may not be opened: in a container add --device /dev/fuse; else \
-             chmod 666 /dev/fuse ({0})"
-    )]
+    #[error("/dev/fuse cannot be opened ({0}): {cure}", cure = device_cure(*.0))]
     DeviceRefused(Errno),
     /// Neither root nor the helper.
     #[error(
@@ -281,6 +278,21 @@ fn open_device() -> Result<OwnedFd, MountError> {
             other => MountError::DeviceRefused(other),
         }
     })
+}
+
+/// The cure for a device that is there and may not be opened.
+fn device_cure(errno: Errno) -> &'static str {
+    match errno {
+        Errno::PERM => {
+            "this container or service may not use the device: allow it (--device /dev/fuse of a \
+             container, DeviceAllow=/dev/fuse of a unit); its mode is not at fault"
+        }
+        Errno::ACCESS => {
+            "its mode (`chmod 666 /dev/fuse` as root), or the option nodev of what is mounted at \
+             /dev forbids it"
+        }
+        _ => "load the module anew (modprobe fuse), and see the kernel's log (dmesg)",
+    }
 }
 
 fn refused(what: &'static str, mount_point: &Path, errno: Errno) -> MountError {

@@ -446,3 +446,26 @@ fn the_end_of_a_mount_can_be_awaited() {
     });
     assert!(mount::await_gone(&mount.path, Duration::ZERO).unwrap());
 }
+
+#[test]
+fn a_device_that_may_not_be_opened_is_told_with_the_cure_of_its_cause() {
+    use rustix::io::Errno as Kernels;
+    let told = |errno| MountError::DeviceRefused(errno).to_string();
+    let (rules, mode) = (told(Kernels::PERM), told(Kernels::ACCESS));
+    assert!(
+        rules.contains("DeviceAllow") && !rules.contains("chmod"),
+        "{rules}"
+    );
+    assert!(
+        mode.contains("chmod 666 /dev/fuse") && mode.contains("nodev"),
+        "{mode}"
+    );
+    assert!(told(Kernels::IO).contains("modprobe fuse"));
+    let helper = |message: &str| {
+        let message = format!("fusermount3: failed to open /dev/fuse: {message}");
+        MountError::Helper { message }.to_string()
+    };
+    assert!(helper("Operation not permitted").contains("DeviceAllow"));
+    assert!(helper("Permission denied").contains("chmod 666"));
+    assert!(helper("No such file or directory").contains("modprobe fuse"));
+}

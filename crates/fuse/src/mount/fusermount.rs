@@ -22,6 +22,11 @@ const HELPER: &str = "fusermount3";
 pub(super) fn cure(message: &str) -> &'static str {
     if message.contains("user_allow_other") {
         ": add the line user_allow_other to /etc/fuse.conf, or mount without allow_other"
+    } else if message.contains("/dev/fuse") && message.contains("not permitted") {
+        ": this container or service may not use the device: allow it (--device /dev/fuse, or \
+         DeviceAllow=/dev/fuse)"
+    } else if message.contains("/dev/fuse") && message.contains("denied") {
+        ": its mode forbids it (as root: chmod 666 /dev/fuse)"
     } else if message.contains("/dev/fuse") {
         ": load the module (modprobe fuse), or give the container the device"
     } else if message.contains("Operation not permitted") {
