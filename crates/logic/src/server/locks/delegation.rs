@@ -240,9 +240,14 @@ impl Server {
         self.go_on_locking(step, fid, nobody);
         for (session, request) in file.behind {
             // The session may have been fenced for what another one of these was about.
-            if self.sessions.contains_key(&session) {
-                self.on_lock_request(step, session, &request);
+            if !self.sessions.contains_key(&session) {
+                continue;
             }
+            if self.is_away(session) {
+                self.hold(step, session, (session, request, 0));
+                continue;
+            }
+            self.on_lock_request(step, session, &request);
         }
     }
 
