@@ -300,7 +300,7 @@ impl Server {
         let mut taken = Vec::new();
         let session = self.sessions.get(&id);
         let term = session.map_or(self.boot, |session| session.term);
-        let away = term != self.boot;
+        let away = term != self.boot || self.is_away(id);
         for holding in holdings {
             let holder = self.holder(id, holding.fid);
             // A grant of this term is another one than the client means.
