@@ -94,8 +94,9 @@ impl Client {
         }
     }
 
-    /// Changes asked for that the server has not answered, those answered whose callers wait for
-    /// the kernel to drop something, and those that the kernel may not have taken in.
+    /// Changes asked for that the server has not answered, also of killed callers, whose kernel
+    /// shows the old state until then; those answered whose callers wait for the kernel to drop
+    /// something, and those that the kernel may not have taken in.
     fn unseen(&self) -> Vec<Unseen> {
         let asked = self
             .requests
@@ -120,7 +121,7 @@ impl Client {
             .map(|(&ticket, (id, _))| (ticket, *id));
         asked
             .chain(answered)
-            .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
+            .filter_map(|(ticket, id)| self.touches(id, self.called(ticket)?))
             .chain(self.kernel.unseen_changes())
             .collect()
     }
