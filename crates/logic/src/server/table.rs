@@ -77,6 +77,13 @@ impl Default for Holder {
 }
 
 impl Holder {
+    /// The time that bytes which came for earlier questions earn for one asked since then.
+    pub(crate) fn earned_since(&self, since: Time) -> Time {
+        let earned = self.asks.iter().filter(|ask| ask.earned > 0);
+        let until = earned.map(|ask| ask.since + ask.earned).max();
+        until.map_or(0, |until| until.saturating_sub(since))
+    }
+
     /// May it have the file open, as far as is known?
     pub(crate) fn may_be_open(&self) -> bool {
         if self.known {

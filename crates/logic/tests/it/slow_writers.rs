@@ -204,3 +204,26 @@ fn a_writer_whose_bytes_came_fast_and_end_is_waited_for_no_longer() {
     let most = options.recall_ns + options.lease_ns + 2 * options.resend_ns + 2 * SECOND;
     assert!(waited <= most, "{waited} ns");
 }
+
+/// World 132436061: an answer to a read granted the writer the file once more meanwhile, and it
+/// was asked for it once more.
+#[test]
+fn a_writer_that_is_asked_once_more_keeps_the_time_that_its_bytes_have_earned() {
+    let mut cell = Cell::with_reader();
+    assert_eq!(cell.taken_at(1 << 20, 600), None);
+    let (fid, offset, len) = (FILE, 0, 4096);
+    let read = Op::Read { fid, offset, len };
+    let read = Request {
+        keeps: true,
+        ..Request::new(700, read)
+    };
+    cell.says(WRITER, ToServer::Request(read));
+    let asked = cell.asked;
+    let hold = Hold {
+        stamp: 1,
+        ..Hold::default()
+    };
+    cell.says(WRITER, ToServer::Opens { fid, hold });
+    assert!(cell.asked > asked, "the writer is asked nothing new");
+    assert_eq!(cell.taken_at(1 << 20, 600), None);
+}

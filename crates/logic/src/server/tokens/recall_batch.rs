@@ -83,12 +83,13 @@ impl Server {
         gathered.dedup();
         self.epoch += 1;
         let id = self.epoch;
+        let earned = holder.earned_since(since);
         holder.asks.push(Ask {
             id,
             epoch: 0,
             what: What::Names(gathered),
             since,
-            earned: 0,
+            earned,
             sent: now,
             waiters: waiter.into_iter().collect(),
         });

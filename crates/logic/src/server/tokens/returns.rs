@@ -48,12 +48,13 @@ impl Server {
         self.epoch += 1;
         let epoch = self.epoch;
         let holder = self.files.entry(fid).or_default().holders.of(session);
+        let earned = holder.earned_since(since);
         holder.asks.push(Ask {
             id: epoch,
             epoch,
             what: what.clone(),
             since,
-            earned: 0,
+            earned,
             sent: step.now,
             waiters: waiter.into_iter().collect(),
         });
