@@ -343,6 +343,9 @@ pub(crate) struct Session {
     /// Changes not confirmed yet, and where they are entered; and when that was asked.
     pub(crate) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
     pub(crate) confirm_asked: BTreeMap<RequestId, Asked>,
+    /// Changes that it left unconfirmed for so long that something was taken from it: the server
+    /// waits no such time for the same confirmation once more.
+    pub(crate) unanswered: BTreeSet<RequestId>,
     /// Where it is entered as a holder.
     pub(crate) fids: BTreeSet<Fid>,
     /// The latest stamp of what it said to have open.

@@ -115,6 +115,7 @@ impl Server {
         }
         session.acked = acked;
         session.lock_answers = session.lock_answers.split_off(&acked);
+        session.unanswered = session.unanswered.split_off(&acked);
         let later = session.answers.split_off(&acked);
         if !core::mem::replace(&mut session.answers, later).is_empty() {
             step.disk.forget_answers(id, acked);

@@ -54,6 +54,11 @@ impl Server {
 
     /// Takes from a silent client what others wait for.
     pub(crate) fn take_wanted(&mut self, step: &mut Step<'_>, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.stalled
+        {
+            session.unanswered.extend(session.confirm_asked.keys());
+        }
         self.go_away(step, id, false);
         for fid in self.asked_of(id) {
             self.take_token(step, (id, fid));

@@ -243,7 +243,11 @@ impl Server {
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };
-        let (since, sent) = (step.now, step.now);
+        let sent = step.now;
+        let since = match state.unanswered.contains(&request) {
+            true => sent.saturating_sub(self.options.recall_ns),
+            false => sent,
+        };
         match state.confirm_asked.entry(request) {
             Entry::Occupied(mut entry) => {
                 entry.get_mut().whole |= whole;
@@ -287,6 +291,9 @@ impl Server {
         session: SessionId,
         request: RequestId,
     ) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.unanswered.remove(&request);
+        }
         self.confirm_all(step, session, alloc::vec![request]);
     }
 
