@@ -30,8 +30,10 @@ use rate::Rate;
 use wire::limits::BLOCK_BYTES;
 use wire::{Capability, Elsewhere, Fid, Lenders, Secret, Time, ToClient, ToServer};
 
-/// A lender waits for so long for blocks that are on their way to it.
+/// A lender waits for so long for blocks that are on their way to it...
 const FILLING_NS: Time = 2_000_000_000;
+/// ...and says so often that it does: a reader that hears nothing goes to the server.
+const SOON_EVERY_NS: Time = 250_000_000;
 /// A machine is busy when somebody waits for memory for so much of a second, and idle again below
 /// the other, thousandths.
 const BUSY_PERMILLE: u32 = 50;
@@ -62,7 +64,7 @@ pub enum PeerInput {
         /// The blocks that the server lets it have.
         capability: Capability,
     },
-    /// A lender says that it will answer.
+    /// A lender says that it will answer; it says so again and again.
     Soon {
         /// Of [`PeerOutput::Borrow`].
         id: u64,
@@ -125,6 +127,8 @@ pub enum PeerOutput {
 struct Asked {
     capability: Capability,
     until: Time,
+    /// When the reader was told last that it is answered soon.
+    told: Time,
 }
 
 /// All that is borrowed and lent.
@@ -193,7 +197,8 @@ impl Lending {
 
     pub(crate) fn due(&self) -> Option<Time> {
         let borrowing = self.borrowing.values().map(|one| one.until);
-        let asked = self.asked.values().map(|one| one.until);
+        let asked = self.asked.values();
+        let asked = asked.map(|one| one.until.min(one.told + SOON_EVERY_NS));
         let taking = self.taking.values().map(|one| one.until);
         borrowing.chain(asked).chain(taking).min()
     }
@@ -306,8 +311,12 @@ impl Client {
         if !self.is_filling(&capability) || !self.is_promised_before(&capability) {
             return self.lend(step, ask, &capability);
         }
-        let until = step.now + FILLING_NS;
-        self.lending.asked.insert(ask, Asked { capability, until });
+        let asked = Asked {
+            capability,
+            until: step.now + FILLING_NS,
+            told: step.now,
+        };
+        self.lending.asked.insert(ask, asked);
         step.out.push(Output::Peer(PeerOutput::Soon { ask }));
     }
 
@@ -397,6 +406,12 @@ impl Client {
         for ask in over {
             if let Some(asked) = self.lending.asked.remove(&ask) {
                 self.lend(step, ask, &asked.capability);
+            }
+        }
+        for (&ask, asked) in &mut self.lending.asked {
+            if asked.told + SOON_EVERY_NS <= step.now {
+                asked.told = step.now;
+                step.out.push(Output::Peer(PeerOutput::Soon { ask }));
             }
         }
     }

@@ -14,7 +14,7 @@ use wire::{
 
 /// For so long a lender may say nothing...
 const SILENT_NS: Time = 500_000_000;
-/// ...and for so long it may take once it has said that the blocks are on their way to it.
+/// ...and for so long it may take, saying now and then that the blocks are on their way to it.
 const SOON_NS: Time = 3_000_000_000;
 /// So many answers of others are waited for at most.
 const BORROWING: usize = 256;
@@ -35,6 +35,8 @@ pub(crate) struct Borrowing {
     /// Until when the server lets it be asked for: the later it was sent there, the later.
     sent: Time,
     pub(crate) until: Time,
+    /// The lender has said that it will answer: so long it is waited for at most.
+    soon: Option<Time>,
 }
 
 impl Borrowing {
@@ -90,6 +92,7 @@ impl Client {
             caller,
             sent: named.until,
             until: step.now + SILENT_NS,
+            soon: None,
         };
         self.lending.last += 1;
         let id = self.lending.last;
@@ -214,7 +217,8 @@ impl Client {
     /// A lender says that it will answer.
     pub(crate) fn on_soon(&mut self, now: Time, id: u64) {
         if let Some(borrowing) = self.lending.borrowing.get_mut(&id) {
-            borrowing.until = now + SOON_NS;
+            let most = *borrowing.soon.get_or_insert(now + SOON_NS);
+            borrowing.until = most.min(now + SILENT_NS);
         }
     }
 
@@ -229,13 +233,17 @@ impl Client {
         }
     }
 
-    /// Lenders that have not answered in time are given up.
+    /// Lenders that have not answered in time are given up. One that was there, and has stopped
+    /// saying that it will answer, has lost the question or ended: it lacks the blocks.
     pub(crate) fn tick_borrowing(&mut self, step: &mut Step<'_>) {
-        let late = |(id, one): (&u64, &Borrowing)| (one.until <= step.now).then_some(*id);
-        let late: Vec<u64> = self.lending.borrowing.iter().filter_map(late).collect();
-        for id in late {
+        let late = |(id, one): (&u64, &Borrowing)| {
+            let slow = one.soon.is_none_or(|most| most <= step.now);
+            (one.until <= step.now).then_some((*id, slow))
+        };
+        let late: Vec<(u64, bool)> = self.lending.borrowing.iter().filter_map(late).collect();
+        for (id, slow) in late {
             step.out.push(Output::Peer(PeerOutput::GiveUp { id }));
-            self.on_borrowed(step, id, &[], true);
+            self.on_borrowed(step, id, &[], slow);
         }
     }
 }
