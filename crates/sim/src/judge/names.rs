@@ -380,6 +380,9 @@ pub(super) fn change(
         };
     };
     let record = &records.case.applied[found];
+    // Of a change that was told late, its machine had moved the object before another machine gave
+    // it the other name.
+    let told_late = records.late.contains_key(&found);
     let mut add = |dir: Fid, name: &Name, act| {
         values.add(Value::Name(dir, name.clone()), when, act);
     };
@@ -401,7 +404,7 @@ pub(super) fn change(
                 names: [one, other],
             },
             Outcome::Renamed { fid, .. },
-        ) if record.before.0 == record.before.1 => {
+        ) if record.before.0 == record.before.1 && !told_late => {
             add(one.0, &one.1, Act::See(fid.vnode));
             add(other.0, &other.1, Act::See(fid.vnode));
         }
