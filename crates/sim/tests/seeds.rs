@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 43] = [
+const FAILED_ONCE: [u64; 45] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -50,6 +50,8 @@ const FAILED_ONCE: [u64; 43] = [
     132_289_859,
     132_436_061,
     132_483_381,
+    132_838_613,
+    132_977_308,
     133_136_094,
     133_565_977,
     134_149_952,

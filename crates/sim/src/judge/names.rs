@@ -32,8 +32,9 @@ pub(super) struct Records<'a> {
     untold: Vec<(u32, u64, u64, Effect)>,
     /// Changes that are lost: whose, when they were answered, and when that machine was lost.
     lost: Vec<(u32, u64, u64)>,
-    /// Names that such a change was about.
-    hurt: BTreeSet<(u32, u64, Fid, Name)>,
+    /// Names that such a change was about; how many of them were made after all, since the machine
+    /// had only been silent.
+    hurt: BTreeMap<(u32, u64, Fid, Name), usize>,
 }
 
 /// A change: by its record, or, if there is none, by what its call did.
@@ -67,7 +68,7 @@ impl<'a> Records<'a> {
             late: BTreeMap::new(),
             untold: Vec::new(),
             lost: Vec::new(),
-            hurt: BTreeSet::new(),
+            hurt: BTreeMap::new(),
         }
     }
 
@@ -100,8 +101,21 @@ impl<'a> Records<'a> {
     /// The same of one in a delegated directory: it is told of later, and is about the object that
     /// the kernel knew.
     fn find_late(&mut self, change: &Change) -> Option<usize> {
+        let lost = self.lost_at(change);
+        let changes = self.case.history.changes.borrow();
+        // A program may have done the same again when the machine had lost the change.
+        let done_again = |applied: &Applied| {
+            let mut own = changes.iter().filter(|other| other.host == change.host);
+            lost.is_some_and(|lost| {
+                own.any(|other| {
+                    let since = lost < other.begin && other.begin < applied.moment;
+                    since && other.fate == Fate::Done && is_record(other, applied, true)
+                })
+            })
+        };
         let found = self.find_when(change, |applied| {
-            applied.delegated && applied.moment > change.begin && is_record(change, applied, true)
+            let told = applied.delegated && applied.moment > change.begin;
+            told && is_record(change, applied, true) && !done_again(applied)
         })?;
         let call = (change.host, change.begin, change.end);
         self.late.insert(found, call);
@@ -149,7 +163,8 @@ impl<'a> Records<'a> {
         });
         for (host, moment) in within {
             for (dir, name, _) in &acts {
-                self.hurt.insert((*host, *moment, *dir, name.clone()));
+                let name = (*host, *moment, *dir, name.clone());
+                *self.hurt.entry(name).or_default() += 1;
             }
         }
     }
@@ -162,7 +177,7 @@ impl<'a> Records<'a> {
 
     /// Was a change of this name by this machine lost?
     pub(super) fn is_hurt(&self, host: u32, name: &(Fid, Name)) -> bool {
-        let mut hurt = self.hurt.iter();
+        let mut hurt = self.hurt.keys();
         hurt.any(|(of, _, dir, known)| *of == host && (*dir, known) == (name.0, &name.1))
     }
 
@@ -182,9 +197,10 @@ impl<'a> Records<'a> {
         all
     }
 
-    /// Names of lost changes may be what they were at any time before.
+    /// Names of lost changes may be what they were at any time before. Those that a machine makes
+    /// when it is back, it makes one by one.
     pub(super) fn lost_names(&self, values: &mut Values) {
-        for (host, moment, dir, name) in &self.hurt {
+        for ((host, moment, dir, name), again) in &self.hurt {
             let value = Value::Name(*dir, name.clone());
             let turns = values.turns.get(&value).map_or(&[][..], |turns| turns);
             let mut before: Vec<u64> = vec![0];
@@ -195,8 +211,7 @@ impl<'a> Records<'a> {
             before.sort_unstable();
             before.dedup();
             let before = Rc::new(before);
-            let again = self.is_absence(*host, *moment);
-            for _ in 0..1 + usize::from(again) {
+            for _ in 0..1 + again {
                 let when = (*moment, u64::MAX, *host);
                 values.add(value.clone(), when, Act::Maybe(Rc::clone(&before)));
             }
@@ -227,7 +242,9 @@ impl<'a> Records<'a> {
         }
         for (dir, name, act) in acts {
             if let Some(moment) = lost {
-                self.hurt.insert((change.host, moment, dir, name.clone()));
+                let name = (change.host, moment, dir, name.clone());
+                let made_after_all = usize::from(self.is_absence(change.host, moment));
+                *self.hurt.entry(name).or_default() += made_after_all;
             }
             values.add(Value::Name(dir, name), when, act);
         }
