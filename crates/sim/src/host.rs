@@ -29,8 +29,9 @@ pub(crate) struct ServerRoom {
     disk: RefCell<Option<DiskRoom>>,
     /// The rest of what it has where the store moves.
     pub(crate) site: Site,
-    /// Sessions that the last run had fenced when it stopped, and had told nobody.
-    fencing: RefCell<Vec<SessionId>>,
+    /// Sessions that the last run had fenced, or taken something from, when it stopped: nobody was
+    /// told.
+    unnoted: RefCell<Vec<Event>>,
     tick_at: Cell<Option<Time>>,
     /// The next run is another server.
     replaced: Cell<bool>,
@@ -50,7 +51,7 @@ impl ServerRoom {
             outputs: RefCell::default(),
             disk: RefCell::new(disk),
             site: Site::new(),
-            fencing: RefCell::default(),
+            unnoted: RefCell::default(),
             tick_at: Cell::new(None),
             replaced: Cell::new(false),
         }
@@ -149,9 +150,14 @@ impl ServerRoom {
             world.meet(Rare::RestartKnown.bit());
         }
         // A note that it could not write out may have come to the disk all the same.
-        for session in self.fencing.take() {
-            if !known.contains(&session) {
-                world.on_fenced(session);
+        let away = self.disk().away();
+        for note in self.unnoted.take() {
+            match note {
+                Event::Fenced { session } if !known.contains(&session) => world.on_fenced(session),
+                Event::Away { session, all } if away.contains(&session) => {
+                    world.on_away(session, all);
+                }
+                _ => {}
             }
         }
         let now = self.clock.shows(world.sched.now());
@@ -159,7 +165,6 @@ impl ServerRoom {
         let options = self.options.clone();
         let held = self.disk().may_hold();
         let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
-        let away = self.disk().away();
         let server = server.after(self.disk().runs.clone()).without(&away);
         for session in away {
             world.on_unlocked(session, None);
@@ -260,11 +265,11 @@ impl ServerRoom {
         };
         if let Err(why) = written {
             // Not one of these may be carried out: the changes that they report could be lost.
-            let fenced = outputs.drain(..).filter_map(|output| match output {
-                Output::Event(Event::Fenced { session }) => Some(session),
+            let noted = outputs.drain(..).filter_map(|output| match output {
+                Output::Event(note @ (Event::Fenced { .. } | Event::Away { .. })) => Some(note),
                 _ => None,
             });
-            self.fencing.borrow_mut().extend(fenced);
+            self.unnoted.borrow_mut().extend(noted);
             self.outputs.replace(outputs);
             return self.stop(world, why);
         }

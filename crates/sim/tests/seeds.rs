@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 45] = [
+const FAILED_ONCE: [u64; 46] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -47,6 +47,7 @@ const FAILED_ONCE: [u64; 45] = [
     128_191_408,
     128_420_146,
     128_516_943,
+    131_161_531,
     132_289_859,
     132_436_061,
     132_483_381,
