@@ -210,8 +210,10 @@ pub(crate) struct Waiting {
     pub(crate) gave_up: BTreeSet<(SessionId, Fid)>,
     /// Of a delegated change whose maker does not hold any more what it was made under.
     pub(crate) salvage: Option<Salvage>,
-    /// It has been put off, until then at most; see `turns`.
+    /// It has been put off, until then at most; see `fairness`.
     pub(crate) patient_until: Option<Time>,
+    /// When it was found to have to wait.
+    pub(crate) since: Option<Time>,
 }
 
 /// Names of directories, each with the latest stamp of a holder. A request is about two at most.
@@ -261,6 +263,7 @@ impl Waiting {
             gave_up: BTreeSet::new(),
             salvage: None,
             patient_until: None,
+            since: None,
         }
     }
 

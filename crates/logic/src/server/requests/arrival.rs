@@ -202,10 +202,11 @@ impl Server {
     pub(crate) fn wait_for(
         &mut self,
         step: &mut Step<'_>,
-        (seq, waiting): (Seq, Waiting),
+        (seq, mut waiting): (Seq, Waiting),
         plan: Plan,
         needs: Needs,
     ) {
+        waiting.since.get_or_insert(step.now);
         let before = self.waiting.insert(seq, waiting);
         assert!(
             before.is_none(),

@@ -10,8 +10,10 @@ use crate::server::table::{File, Seq, Waiting};
 use crate::server::{Server, Step};
 use wire::{Fid, Name, Op, Right, Time, What};
 
-/// Of the lease, the part that a request is put off at most.
+/// Of the lease, the part that a request is put off at most...
 const LEASE_PART: Time = 8;
+/// ...and the part after which a rename goes before look-ups of its names.
+const OVERDUE_PART: Time = 16;
 
 impl Server {
     /// Must it wait, though nothing is in its way?
@@ -19,7 +21,7 @@ impl Server {
         waiting.patient_until.is_none_or(|until| step.now < until)
             && (self.outruns(waiting, plan)
                 || self.waits_for_change(step.disk, waiting, plan)
-                || self.waits_for_rename(step.disk, waiting)
+                || self.waits_for_rename(step, waiting)
                 || self.waits_for_snapshot(waiting, plan))
     }
 
@@ -106,10 +108,11 @@ impl Server {
     /// Is it put off until a rename or a removal is done? Each look-up of a name that this takes
     /// away makes it ask the client that looks once more: programs that do so again and again on
     /// some machines would put it off for ever. So a client that has dropped the name is not told
-    /// it again while the rename waits only for others that have dropped it once before. Of all of
-    /// these the one that waits longest may do that: two might wait for each other, as a look-up
-    /// holds the lock that its machine must have to drop names.
-    fn waits_for_rename(&self, disk: &dyn Disk, waiting: &Waiting) -> bool {
+    /// it again while the rename waits only for others that have dropped it once before; nor, once
+    /// the rename has waited for long, while it waits for any others. Of all of these the one that
+    /// waits longest may do that: two might wait for each other, as a look-up holds the lock that
+    /// its machine must have to drop names.
+    fn waits_for_rename(&self, step: &Step<'_>, waiting: &Waiting) -> bool {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;
         };
@@ -121,7 +124,7 @@ impl Server {
         let Some(rename) = self.waiting.values().find(moves) else {
             return false;
         };
-        if !rename.moves(*dir, name) {
+        if !rename.moves(*dir, name) || rename.session == waiting.session {
             return false;
         }
         let again = |need: &Need| match &need.what {
@@ -132,10 +135,15 @@ impl Server {
             }
             _ => false,
         };
-        self.plan(disk, rename).is_ok_and(|plan| {
+        let overdue_ns = self.options.lease_ns / OVERDUE_PART;
+        let overdue = rename
+            .since
+            .is_some_and(|since| step.now > since + overdue_ns);
+        self.plan(step.disk, rename).is_ok_and(|plan| {
             let (needs, confirms) = self.needs(rename, &plan);
-            let others = rename.session != waiting.session && !needs.is_empty();
-            others && confirms.is_empty() && needs.iter().all(again)
+            let others = |need: &Need| need.session != waiting.session;
+            let repeated = confirms.is_empty() && needs.iter().all(again);
+            !needs.is_empty() && (repeated || (overdue && needs.iter().all(others)))
         })
     }
 }
