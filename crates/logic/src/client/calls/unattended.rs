@@ -8,7 +8,10 @@
 //! change before the kernel has dropped the names; answers that come earlier are not taken in but
 //! asked for once more. Until the change is answered the kernel keeps nothing of the directory, nor
 //! does this machine know anything of these names. To drop them takes the directory's lock; if that
-//! is held by a call that waits for us, all names expire, which takes none.
+//! is held by a call that waits for us, all names expire, which takes none. They do after a while
+//! in any case: a rename(2) of two directories may hold the lock, and wait in the kernel for the
+//! other one. It may have a name in hand, so all directories are barred then
+//! ([`crate::client::kernel::lookup_barrier`]).
 
 use crate::Ticket;
 use crate::client::notices::Invalidate;
@@ -18,7 +21,10 @@ use crate::client::{After, Client, Step};
 use crate::footprint::Footprint;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Fid, Name, RequestId};
+use wire::{Fid, Name, RequestId, Time};
+
+/// How long an answer waits for a lock when nobody who would hold it is known.
+const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
 
 /// A change of names whose caller is gone.
 #[derive(Clone, Debug)]
@@ -26,8 +32,25 @@ struct UnattendedChange {
     dirs: Vec<Fid>,
     /// Names that the kernel has not dropped yet.
     left: u32,
-    /// All names expire, since the lock cannot be waited for.
-    raised: bool,
+    /// Since when an answer waits for that.
+    waited_for: Option<Time>,
+    /// All names expire, since the lock cannot be waited for: in so many directories they have not
+    /// yet.
+    raised: Option<(Holder, u32)>,
+}
+
+impl UnattendedChange {
+    /// Does the kernel keep none of the names any more?
+    fn is_dropped(&self) -> bool {
+        self.left == 0 || self.raised.is_some_and(|(_, left)| left == 0)
+    }
+}
+
+/// The call that has the lock which is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Known,
+    Unknown,
 }
 
 /// All of them.
@@ -43,6 +66,14 @@ impl UnattendedChanges {
     pub(crate) fn any(&self) -> bool {
         !self.changes.is_empty()
     }
+
+    /// When a lock has been waited for too long.
+    fn due(&self) -> Option<Time> {
+        let waits = |change: &&UnattendedChange| !change.is_dropped() && change.raised.is_none();
+        let waiting = self.changes.values().filter(waits);
+        let since = waiting.filter_map(|change| change.waited_for).min()?;
+        Some(since + UNKNOWN_HOLDER_WAIT_NS)
+    }
 }
 
 impl Client {
@@ -56,7 +87,8 @@ impl Client {
         let doubt = UnattendedChange {
             dirs,
             left: names.len() as u32,
-            raised: false,
+            waited_for: None,
+            raised: None,
         };
         self.unattended.changes.insert(ticket, doubt);
         for (dir, name) in names {
@@ -69,14 +101,24 @@ impl Client {
         }
     }
 
-    /// The kernel has dropped one of them.
+    /// The kernel has dropped one of them; `all`: all names of a directory have expired.
     pub(crate) fn on_doubt(&mut self, step: &mut Step<'_>, ticket: Ticket, all: bool) {
-        if let Some(doubt) = self.unattended.changes.get_mut(&ticket) {
-            doubt.left = if all { 0 } else { doubt.left.saturating_sub(1) };
-            if doubt.left == 0 {
-                self.ask_early_again(step);
-            }
+        let Some(doubt) = self.unattended.changes.get_mut(&ticket) else {
+            return;
+        };
+        let before = doubt.is_dropped();
+        match &mut doubt.raised {
+            Some((_, left)) if all => *left = left.saturating_sub(1),
+            _ if all => {}
+            _ => doubt.left = doubt.left.saturating_sub(1),
         }
+        if before || !doubt.is_dropped() {
+            return;
+        }
+        if doubt.raised == Some((Holder::Unknown, 0)) {
+            self.bar_directories(step);
+        }
+        self.ask_early_again(step);
     }
 
     /// The change is answered.
@@ -115,11 +157,16 @@ impl Client {
             return false;
         }
         let dirs = Footprint::new(&request.op).dirs();
-        let about = |doubt: &UnattendedChange| {
+        let about = |doubt: &&mut UnattendedChange| {
             let mut dirs = dirs.iter().flatten();
-            doubt.left > 0 && dirs.any(|dir| doubt.dirs.contains(dir))
+            !doubt.is_dropped() && dirs.any(|dir| doubt.dirs.contains(dir))
         };
-        if !self.unattended.changes.values().any(about) {
+        let mut early = false;
+        for doubt in self.unattended.changes.values_mut().filter(about) {
+            doubt.waited_for.get_or_insert(step.now);
+            early = true;
+        }
+        if !early {
             return false;
         }
         if !self.unattended.early.contains(&id) {
@@ -136,20 +183,41 @@ impl Client {
         }
     }
 
-    /// Has all names expire where a call that waits for us has the lock.
+    /// Has all names expire where a call that waits for us has the lock, or somebody has had it for
+    /// too long.
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
-        let held = |dir: &Fid| self.kernel.may_lock(*dir);
-        let stuck = self.unattended.changes.iter();
-        let stuck = stuck.filter(|(_, doubt)| doubt.left > 0 && !doubt.raised);
-        let stuck: Vec<(Ticket, Fid)> = stuck
-            .filter_map(|(ticket, doubt)| Some((*ticket, *doubt.dirs.iter().find(|d| held(d))?)))
-            .collect();
-        for (ticket, dir) in stuck {
-            if let Some(doubt) = self.unattended.changes.get_mut(&ticket) {
-                doubt.raised = true;
+        let holder = |doubt: &UnattendedChange| {
+            let known = doubt.dirs.iter().any(|dir| self.kernel.may_lock(*dir));
+            let since = doubt.waited_for;
+            let late = since.is_some_and(|since| step.now >= since + UNKNOWN_HOLDER_WAIT_NS);
+            match (known, late) {
+                (true, _) => Some(Holder::Known),
+                (false, true) => Some(Holder::Unknown),
+                (false, false) => None,
             }
-            let what = Invalidate::Names { dir };
-            self.invalidate(step, what, After::DoubtOfAll(ticket));
+        };
+        let stuck = self.unattended.changes.iter();
+        let stuck = stuck.filter(|(_, doubt)| !doubt.is_dropped() && doubt.raised.is_none());
+        let stuck = stuck.filter_map(|(ticket, doubt)| Some((*ticket, holder(doubt)?)));
+        let stuck: Vec<(Ticket, Holder)> = stuck.collect();
+        for (ticket, holder) in stuck {
+            let Some(doubt) = self.unattended.changes.get_mut(&ticket) else {
+                continue;
+            };
+            doubt.raised = Some((holder, doubt.dirs.len() as u32));
+            for dir in doubt.dirs.clone() {
+                self.invalidate(step, Invalidate::Names { dir }, After::DoubtOfAll(ticket));
+            }
         }
+    }
+
+    pub(crate) fn tick_unattended(&mut self, step: &mut Step<'_>) {
+        if self.unattended_due().is_some_and(|due| due <= step.now) {
+            self.raise_doubts(step);
+        }
+    }
+
+    pub(crate) fn unattended_due(&self) -> Option<Time> {
+        self.unattended.due()
     }
 }

@@ -186,13 +186,16 @@ impl Client {
         self.tick_barriers(step);
         self.tick_acks(step);
         self.tick_stale(step);
+        self.tick_unattended(step);
     }
 
     pub(crate) fn kernel_due(&self) -> Option<Time> {
+        let unattended = self.unattended_due();
         if self.kernel.is_at_rest() {
-            return None;
+            return unattended;
         }
         let due = [
+            unattended,
             self.names_due(),
             self.acks_due(),
             self.kernel.barriers.due(),
