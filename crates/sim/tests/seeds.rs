@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 48] = [
+const FAILED_ONCE: [u64; 50] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -60,6 +60,8 @@ const FAILED_ONCE: [u64; 48] = [
     134_238_782,
     136_165_190,
     137_178_335,
+    138_046_706,
+    138_192_779,
 ];
 
 /// The result of [`run_traced`].

@@ -46,11 +46,9 @@ impl Client {
         if !freed {
             return node.parked.push(ticket);
         }
-        let waits = match pages {
-            true => self.must_claim(step, (ticket, fid), &running.caller),
-            false => self.waits_for_disowned(fid, ticket),
-        };
-        if waits {
+        if self.waits_for_disowned(fid, ticket, pages)
+            || (pages && self.must_claim(step, (ticket, fid), &running.caller))
+        {
             return;
         }
         let passes = pages && self.passes_by(fid, (offset, len));

@@ -50,9 +50,18 @@ pub(crate) enum After {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notices {
     last_id: u64,
-    /// Of each the action that follows; and the object whose pages or attributes go, and whether it
-    /// waits for nobody.
-    left: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
+    /// Of each the action that follows; and the object whose pages or attributes go.
+    left: BTreeMap<u64, (After, Option<Told>)>,
+}
+
+/// A notification about an object's pages or attributes.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    fid: Fid,
+    /// It waits for nobody who asks for the size.
+    at_once: bool,
+    /// It waits for those who have pages locked.
+    pages: bool,
 }
 
 impl Notices {
@@ -66,15 +75,16 @@ impl Notices {
     }
 
     /// Is the kernel dropping what it knows of this object, since a caller did not wait for its
-    /// change?
-    pub(crate) fn is_disowned(&self, fid: Fid) -> bool {
+    /// change? `unlocked`: without waiting for any page.
+    pub(crate) fn is_disowned(&self, fid: Fid, unlocked: bool) -> bool {
         let mut left = self.left.values();
         left.any(|(after, told)| {
-            matches!(after, After::Moved(..)) && told.is_some_and(|(of, _)| of == fid)
+            let of = told.is_some_and(|told| told.fid == fid && !(unlocked && told.pages));
+            matches!(after, After::Moved(..)) && of
         })
     }
 
-    fn insert(&mut self, after: After, told: Option<(Fid, bool)>) -> u64 {
+    fn insert(&mut self, after: After, told: Option<Told>) -> u64 {
         self.last_id += 1;
         let other = self.left.insert(self.last_id, (after, told));
         assert!(other.is_none(), "two notifications have one number");
@@ -95,14 +105,18 @@ impl Client {
             "the kernel must drop {what:?} before it is answered what keeps it from that"
         );
         let told = match &what {
-            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
+            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some(Told {
+                fid: *fid,
+                at_once: drops(&what),
+                pages: drops_pages(&what),
+            }),
             _ => None,
         };
-        if let Some((fid, drops)) = told
-            && let Some(node) = self.nodes.get_mut(&fid)
+        if let Some(told) = told
+            && let Some(node) = self.nodes.get_mut(&told.fid)
         {
-            node.kernel.sizes.noticed(step.now, drops);
-            node.kernel.given &= !drops_pages(&what);
+            node.kernel.sizes.noticed(step.now, told.at_once);
+            node.kernel.given &= !told.pages;
         }
         let id = self.kernel.notices.insert(after, told);
         step.out.push(Output::Invalidate { id, what });
@@ -123,10 +137,10 @@ impl Client {
         let Some((after, told)) = self.kernel.notices.left.remove(&id) else {
             return;
         };
-        if let Some((fid, drops)) = told
-            && let Some(node) = self.nodes.get_mut(&fid)
+        if let Some(told) = told
+            && let Some(node) = self.nodes.get_mut(&told.fid)
         {
-            node.kernel.sizes.taken_in(step.now, drops);
+            node.kernel.sizes.taken_in(step.now, told.at_once);
         }
         match after {
             After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
@@ -148,8 +162,8 @@ impl Client {
             After::LetGo => self.on_let_go(step),
             After::Nothing => {}
         }
-        if let Some((fid, _)) = told {
-            self.ask_after_drop(step, fid);
+        if let Some(told) = told {
+            self.ask_after_drop(step, told.fid);
         }
     }
 }

@@ -137,12 +137,19 @@ impl Client {
             .cache
             .blocks(fid, 0)
             .any(|(_, _, state)| crate::client::is_dirty(state));
+        let owes = self.owes(fid);
         let node = self.node(fid);
         if let Some(drain) = node.drain.as_mut() {
+            let dropping = matches!(drain.phase, Phase::Dropping(..)) && !owes;
+            let held = node.right == Right::Exclusive && dropping;
+            if let Some(attr) = node.attr.clone().filter(|_| held) {
+                // A page may be locked by a read that waits for a change whose maker asks this.
+                return self.answer_recall(step, fid, epoch, Some(attr));
+            }
             drain.epoch = drain.epoch.max(epoch);
             return;
         }
-        if self.owes(fid) {
+        if owes {
             let node = self.node(fid);
             node.tell = node.tell.max(Some(epoch));
             return self.ship(step);
@@ -158,37 +165,6 @@ impl Client {
             return self.give_back(step, fid, epoch, Right::None);
         }
         self.answer_recall(step, fid, epoch, attr);
-    }
-
-    /// Somebody lists it, and may look at it next.
-    fn is_listed(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
-        let node = self.node(fid);
-        if let Some(drain) = node.drain.as_mut() {
-            drain.epoch = drain.epoch.max(epoch);
-            return;
-        }
-        let unused = !node.directory && !node.unlinked && !node.hold(0).write;
-        node.listed = unused && node.right == Right::Exclusive;
-        self.answer_recall(step, fid, epoch, None);
-        if self.node(fid).listed {
-            self.flush(step, fid);
-        }
-    }
-
-    /// All is written back of a file that somebody lists: Shared is enough for a client that does
-    /// not write, and lets others have it too.
-    pub(crate) fn step_down_listed(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let Some(node) = self.nodes.get_mut(&fid) else {
-            return;
-        };
-        if !core::mem::take(&mut node.listed) {
-            return;
-        }
-        let changing = node.hold(0).write || node.resizing + node.remote_writes > 0;
-        let held = node.right == Right::Exclusive && node.drain.is_none() && !node.unlinked;
-        if held && !changing && !self.owes(fid) {
-            self.release(step, fid, Right::Shared);
-        }
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
