@@ -61,7 +61,7 @@ impl World {
             self.check_idle(host, session);
         }
         let muted = host.is_some_and(|host| self.net.muted_by_loss(self, host));
-        if !self.plan.may_be_fenced(host) && !muted {
+        if !self.plan.may_be_fenced(host) && !muted && !host.is_some_and(|it| self.has_gone(it)) {
             self.fail(wrong!(
                 "something was taken in session {session}, and it had not been silent for long"
             ));
@@ -76,6 +76,12 @@ impl World {
             (Some(host), None) => self.board.wipe(host),
             (None, _) => {}
         }
+    }
+
+    /// Has this machine left? Its goodbye may have found no server.
+    fn has_gone(&self, host: u32) -> bool {
+        let room = self.rooms.borrow().get(&host).cloned();
+        room.is_some_and(|room| room.alive() && room.with(Client::has_left))
     }
 
     fn check_idle(&self, host: u32, session: SessionId) {

@@ -72,6 +72,12 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// Is this a change of an object that was never on the disk? Then no record of another one is
+    /// the change's.
+    fn is_unmade(&self, change: &Change) -> bool {
+        known(change).is_some_and(|(fid, _)| self.unmade.get(&fid) == Some(&change.host))
+    }
+
     /// The record of a change made while its call went on.
     pub(super) fn find(
         &mut self,
@@ -382,7 +388,8 @@ pub(super) fn change(
     values: &mut Values,
 ) -> Result<(), Wrong> {
     let when = (change.begin, change.end, change.host);
-    let found = records.find(change, |applied| is_record(change, applied, false));
+    let exact = records.is_unmade(change);
+    let found = records.find(change, |applied| is_record(change, applied, exact));
     let found = match (found, change.fate) {
         (None, Fate::Done) => records.find_late(change),
         (found, _) => found,
@@ -397,8 +404,7 @@ pub(super) fn change(
         };
     };
     let record = &records.case.applied[found];
-    // Of a change that was told late, its machine had moved the object before another machine gave
-    // it the other name.
+    // Before another machine gave the object that it moves the other name.
     let told_late = records.late.contains_key(&found);
     let mut add = |dir: Fid, name: &Name, act| {
         values.add(Value::Name(dir, name.clone()), when, act);
