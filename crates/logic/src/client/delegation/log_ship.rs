@@ -73,6 +73,7 @@ impl Client {
                 at: attr.ctime,
                 relies_on: Vec::new(),
             };
+            let of_file = (!node.directory).then_some(node.told_by);
             self.last_request += 1;
             let id = self.last_request;
             self.keep(
@@ -81,6 +82,10 @@ impl Client {
                 (&Op::SetAttr { fid: dir, set }, owner),
                 &prediction,
             );
+            if let Some(told_by) = of_file {
+                // The server's word of a file's mode and owner counts all the same.
+                self.node(dir).told_by = told_by;
+            }
         }
     }
 
