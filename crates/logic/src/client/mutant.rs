@@ -11,7 +11,8 @@ pub enum Mutant {
     ReturnsBeforeWritingBack,
     /// Keeps the names that a recall lists.
     KeepsNames,
-    /// Does not know that its kernel has a directory locked while it asks for a name.
+    /// Does not know that its kernel has a directory locked while it asks for a name, and waits for
+    /// that lock without end.
     ForgetsALock,
     /// Takes it that its kernel does not know a name that a rename has given.
     ForgetsRenamed,

@@ -14,6 +14,7 @@
 //! ([`crate::client::kernel::lookup_barrier`]).
 
 use crate::Ticket;
+use crate::client::mutant::Mutant;
 use crate::client::notices::Invalidate;
 use crate::client::session::LinkState;
 use crate::client::session::requests::{Sent, Why};
@@ -186,9 +187,10 @@ impl Client {
     /// Has all names expire where a call that waits for us has the lock, or somebody has had it for
     /// too long.
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
+        let patient = self.is_patient();
         let holder = |doubt: &UnattendedChange| {
             let known = doubt.dirs.iter().any(|dir| self.kernel.may_lock(*dir));
-            let since = doubt.waited_for;
+            let since = doubt.waited_for.filter(|_| !patient);
             let late = since.is_some_and(|since| step.now >= since + UNKNOWN_HOLDER_WAIT_NS);
             match (known, late) {
                 (true, _) => Some(Holder::Known),
@@ -218,6 +220,11 @@ impl Client {
     }
 
     pub(crate) fn unattended_due(&self) -> Option<Time> {
-        self.unattended.due()
+        self.unattended.due().filter(|_| !self.is_patient())
+    }
+
+    /// A lock that is not known of would be waited for without end.
+    fn is_patient(&self) -> bool {
+        self.options.mutant == Some(Mutant::ForgetsALock)
     }
 }
