@@ -422,9 +422,11 @@ impl Client {
             .cache
             .blocks(fid, 0)
             .any(|(_, _, state)| crate::client::is_dirty(state));
-        let mut asked = self.requests.values().map(|sent| &sent.request.op);
-        let looked_for = asked.any(|op| matches!(op, Op::Lookup { .. }));
-        if dirty && (!private || looked_for) {
+        let looked_for = || {
+            let mut asked = self.requests.values().map(|sent| &sent.request.op);
+            asked.any(|op| matches!(op, Op::Lookup { .. }))
+        };
+        if dirty && (!private || looked_for()) {
             // A program elsewhere may be about to open what it has just looked up; or one here what
             // the server found before the removal.
             return self.flush(step, fid);

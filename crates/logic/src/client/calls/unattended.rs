@@ -14,6 +14,7 @@
 //! ([`crate::client::kernel::lookup_barrier`]).
 
 use crate::Ticket;
+use crate::client::kernel::name_revoke::UNKNOWN_HOLDER_WAIT_NS;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Invalidate;
 use crate::client::session::LinkState;
@@ -23,9 +24,6 @@ use crate::footprint::Footprint;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{Fid, Name, RequestId, Time};
-
-/// How long an answer waits for a lock when nobody who would hold it is known.
-const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
 
 /// A change of names whose caller is gone.
 #[derive(Clone, Debug)]

@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use wire::{Epoch, Fid, Name, Right, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
-const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
+pub(crate) const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
 /// How long a call that holds it is waited for which the server was asked to put back.
 const RETRY_WAIT_NS: Time = 200_000_000;
 /// How long it is waited for, when that is done, to be told that the name is dropped. Nobody else
