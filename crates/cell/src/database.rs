@@ -38,6 +38,14 @@ pub enum DatabaseError {
         /// The engine's error.
         error: String,
     },
+    /// It cannot be asked as its place is given.
+    #[error("the cell's database at {place} cannot be asked: {error}")]
+    Access {
+        /// Where it is.
+        place: String,
+        /// Its error, with the cure.
+        error: String,
+    },
     /// The database of the servers of a cell together is away, or refuses.
     #[error(
         "the cell's database at {place} does not answer ({error}): nothing can be changed in the \

@@ -23,6 +23,43 @@ const CONNECT_TIME: Duration = Duration::from_secs(2);
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Most bytes of an answer, and of a line of it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// The error of a member that is named with TLS and has none.
+const NO_TLS: &str = "it answers in clear";
+const OTHER_AUTHORITY: &str =
+    "its certificate is from none of the authorities in the file of `--database-ca`";
+/// Cures of errors of TLS: of a database that is named with it or without, and some words of the
+/// error.
+const CURES: [(bool, &str, &str); 7] = [
+    (
+        true,
+        NO_TLS,
+        "start etcd with `--cert-file` and `--key-file`, and an https:// address to listen at, or \
+         keep it on loopback and name it etcd://",
+    ),
+    (true, "UnknownIssuer", OTHER_AUTHORITY),
+    // An authority of the same name.
+    (true, "BadSignature", OTHER_AUTHORITY),
+    (
+        true,
+        "NotValidForName",
+        "its certificate is for another name: name it as its certificate does",
+    ),
+    (
+        true,
+        "CertificateRequired",
+        "it wants a certificate of this server: `--database-cert FILE --database-key FILE`",
+    ),
+    (
+        false,
+        "HTTPS server",
+        "it wants TLS: name it etcds://, with `--database-ca FILE`",
+    ),
+    (
+        false,
+        "Peer disconnected",
+        "does it want TLS? Then name it etcds://, with `--database-ca FILE`",
+    ),
+];
 /// etcd takes so many operations in one change, unless its `--max-txn-ops` says another number.
 const OPERATIONS_MAX: usize = 128;
 
@@ -90,7 +127,7 @@ enum Unanswered {
 impl Etcd {
     /// The database at this place, which is not asked yet.
     pub(crate) fn new(location: Location) -> Result<Etcd, DatabaseError> {
-        let tls = tls(&location).map_err(|error| DatabaseError::Engine {
+        let tls = tls(&location).map_err(|error| DatabaseError::Access {
             place: location.url.to_string(),
             error,
         })?;
@@ -110,9 +147,13 @@ impl Etcd {
     }
 
     fn failed(&self, error: impl Into<String>) -> DatabaseError {
-        DatabaseError::Shared {
-            place: self.location.url.to_string(),
-            error: error.into(),
+        let (place, error) = (self.location.url.to_string(), error.into());
+        match self.access_cure(&error) {
+            Some(cure) => {
+                let error = format!("{cure} ({error})");
+                DatabaseError::Access { place, error }
+            }
+            None => DatabaseError::Shared { place, error },
         }
     }
 
@@ -161,6 +202,9 @@ impl Etcd {
             .agent
             .post(&self.url(member, path))
             .send(question.to_string().as_bytes());
+        if sent.is_err() && self.location.url.tls && self.answers_in_clear(member) {
+            return Err(Unanswered::Refused(NO_TLS.to_owned()));
+        }
         let mut response = sent.map_err(unanswered)?;
         let status = response.status();
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
@@ -175,6 +219,23 @@ impl Etcd {
             true => Err(Unanswered::Doubtful(error)),
             false => Err(Unanswered::Refused(error)),
         }
+    }
+
+    /// Does a member that gave no answer over TLS give one without? It is asked how it is, which no
+    /// secret is needed for: to a client with TLS it only ends the connection.
+    fn answers_in_clear(&self, member: usize) -> bool {
+        let url = format!("http://{}/health", self.location.url.hosts[member]);
+        let answer = self.agent.get(&url).call();
+        answer.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// The cure of an error of TLS, which no waiting cures: by the words of etcd and of the
+    /// library, which has no numbers for them.
+    fn access_cure(&self, error: &str) -> Option<&'static str> {
+        let tls = self.location.url.tls;
+        let mut cures = CURES.iter();
+        let found = cures.find(|(of_tls, words, _)| *of_tls == tls && error.contains(words));
+        found.map(|(_, _, cure)| *cure)
     }
 
     fn range(&self, question: &Value) -> Result<Range, DatabaseError> {
@@ -370,6 +431,9 @@ impl Database for Etcd {
     }
 }
 
+#[cfg(test)]
+#[path = "etcd_process.rs"]
+mod process;
 #[cfg(test)]
 #[path = "etcd_tests.rs"]
 mod tests;

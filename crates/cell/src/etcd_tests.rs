@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Etcd;
+use super::process::{Began, Process, READY, free_ports, spawn};
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::groups::GroupDeed;
 use crate::machine::Role;
@@ -9,146 +10,12 @@ use crate::question::{Answer, Invite, Question};
 use crate::test_cell::machine;
 use crate::user::User;
 use crate::{Cell, CellDoor, CellError, Credential, Location};
-use net::{Door, KeyPrint, clock};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use net::{Door, KeyPrint};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 use wire::Rights;
-
-/// How long etcd may take to answer.
-const READY: Duration = Duration::from_secs(20);
-
-/// A moment.
-struct Began(u64);
-
-impl Began {
-    fn now() -> Began {
-        Began(clock::now_ns())
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::from_nanos(clock::now_ns() - self.0)
-    }
-}
-
-/// An etcd of this test.
-struct Process {
-    child: Child,
-    port: u16,
-    dir: tempfile::TempDir,
-}
-
-/// Ports that nobody else has at this moment.
-fn free_ports() -> (u16, u16) {
-    let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let (one, other) = (listen(), listen());
-    let port = |it: &TcpListener| it.local_addr().unwrap().port();
-    (port(&one), port(&other))
-}
-
-fn spawn(dir: &Path, (port, peers): (u16, u16)) -> Child {
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let mut command = Command::new("etcd");
-    command.arg("--data-dir").arg(dir.join("etcd"));
-    for (option, port) in [
-        ("--listen-client-urls", port),
-        ("--advertise-client-urls", port),
-        ("--listen-peer-urls", peers),
-        ("--initial-advertise-peer-urls", peers),
-    ] {
-        command.args([option, &url(port)]);
-    }
-    command.arg("--initial-cluster");
-    command.arg(format!("default={}", url(peers)));
-    command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-impl Process {
-    /// `None`, said loudly, where there is no etcd.
-    fn start(test: &str) -> Option<Process> {
-        let found = Command::new("etcd").arg("--version").output();
-        if found.is_err() {
-            let told = format!("{test}: etcd is missing: apt-get install etcd-server");
-            assert!(std::env::var_os("CI").is_none(), "{told}");
-            eprintln!("NOT TESTED: {told}");
-            return None;
-        }
-        let (dir, ports) = (tempfile::tempdir().unwrap(), free_ports());
-        let process = Process {
-            child: spawn(dir.path(), ports),
-            port: ports.0,
-            dir,
-        };
-        process.wait();
-        Some(process)
-    }
-
-    /// Waits until it answers. It tells nobody when: this asks from time to time.
-    fn wait(&self) {
-        let (database, began) = (self.database("probe"), Began::now());
-        while let Err(error) = database.list("t") {
-            assert!(began.elapsed() < READY, "{error}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn location(&self, prefix: &str) -> Location {
-        Location {
-            url: format!("etcd://127.0.0.1:{}/{prefix}", self.port)
-                .parse()
-                .unwrap(),
-            ca: None,
-            client: None,
-            server: "one".into(),
-            number: 0,
-        }
-    }
-
-    fn database(&self, prefix: &str) -> Etcd {
-        Etcd::new(self.location(prefix)).unwrap()
-    }
-
-    /// A server of the cell in the database, and its directory.
-    fn server(&self, name: &str) -> (PathBuf, CellDoor) {
-        let dir = self.dir.path().join(name);
-        let location = Location {
-            server: name.into(),
-            ..self.location("cell")
-        };
-        match name {
-            "one" => Cell::make_shared(&dir, &location, name).unwrap(),
-            _ => {
-                let number = Cell::number_server(&location).unwrap();
-                let location = Location { number, ..location };
-                Cell::join_shared(&dir, &location, name).unwrap();
-            }
-        }
-        let door = CellDoor::open(&dir).unwrap();
-        door.tell_addresses(Some(&"127.0.0.1:1".parse().unwrap()))
-            .unwrap();
-        (dir, door)
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended in the test.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn place(key: &str) -> Place {
     Place {
@@ -389,6 +256,57 @@ fn two_servers_that_decide_at_once_decide_as_one() {
     assert_eq!(joined.count(), 1);
 }
 
+/// The error that a database gives, however long it takes to say this.
+fn says(database: &Etcd, words: &str) -> String {
+    let began = Began::now();
+    loop {
+        let error = database.list("t").unwrap_err().to_string();
+        if error.contains(words) {
+            return error;
+        }
+        assert!(began.elapsed() < READY, "{error}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_database_with_tls_or_without_is_named_as_it_is() {
+    let both = ("http", "https");
+    let plain = Process::start_with("no-tls", both.0);
+    let (Some(plain), Some(secured)) = (plain, Process::start_with("tls", both.1)) else {
+        return;
+    };
+    plain.wait();
+    let another = rcgen::generate_simple_self_signed(["another".to_owned()]).unwrap();
+    let ca = plain.dir.path().join("ca.pem");
+    std::fs::write(&ca, another.cert.pem()).unwrap();
+    let tls = |process: &Process, ca: Option<&Path>| Location {
+        url: format!("etcds://localhost:{}", process.port)
+            .parse()
+            .unwrap(),
+        ca: ca.map(Path::to_path_buf),
+        ..process.location("probe")
+    };
+    let none = Etcd::new(tls(&plain, None)).err().unwrap().to_string();
+    assert!(
+        none.contains("--database-ca") && !none.contains("disk"),
+        "{none}"
+    );
+    let database = Etcd::new(tls(&plain, Some(&ca))).unwrap();
+    let told = says(&database, "answers in clear");
+    assert!(
+        told.contains("etcd://") && !told.contains("does not answer"),
+        "{told}"
+    );
+    let told = says(&secured.database("probe"), "want TLS");
+    assert!(
+        told.contains("etcds://") && told.contains("--database-ca"),
+        "{told}"
+    );
+    let database = Etcd::new(tls(&secured, Some(&ca))).unwrap();
+    says(&database, "from none of the authorities");
+}
+
 #[test]
 fn without_its_database_a_server_goes_on_with_what_it_knows() {
     let Some(mut process) = Process::start("away") else {
@@ -414,7 +332,7 @@ fn without_its_database_a_server_goes_on_with_what_it_knows() {
         CellError::Database(DatabaseError::Shared { .. })
     ));
     // It comes back, and the cell with it.
-    process.child = spawn(process.dir.path(), (process.port, free_ports().0));
+    process.child = spawn(process.dir.path(), (process.port, free_ports().0), "http");
     process.wait();
     assert!(matches!(ask(&one, key, &user("ann", 1001)), Answer::Ok));
     drop(one);
