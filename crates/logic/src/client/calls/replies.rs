@@ -103,8 +103,10 @@ impl Client {
             let unseen = self.outdates(id, ticket);
             self.unfinished.insert(ticket, (id, unseen));
         }
+        // Questions that are asked as it is heard of come behind it.
+        let last = self.last_request;
         self.on_answer(step, (ticket, id), op, reply, bulk_len);
-        self.note_changed(&changed);
+        self.note_changed(&changed, last);
         let waits = op.changes() && self.calls.contains_key(&ticket);
         self.put_down(ticket);
         if !waits {

@@ -47,9 +47,9 @@ impl Client {
         fids
     }
 
-    /// The answer to an own change of these has come: answers to earlier questions may be older.
-    pub(crate) fn note_changed(&mut self, fids: &[Fid]) {
-        let last = self.last_request;
+    /// The answer to an own change of these has come: answers to questions up to the last one that
+    /// was asked before may be older.
+    pub(crate) fn note_changed(&mut self, fids: &[Fid], last: RequestId) {
         for fid in fids {
             match self.nodes.get_mut(fid) {
                 Some(node) => node.changed = last,
