@@ -33,6 +33,13 @@ impl Bulks {
         self.kept.remove(&bulk).unwrap_or_default()
     }
 
+    /// Keeps bytes again that were taken, under their number.
+    pub(crate) fn put_back(&mut self, bulk: Bulk, bytes: Vec<u8>) {
+        if bulk != 0 {
+            self.kept.insert(bulk, bytes);
+        }
+    }
+
     /// How many are kept, and their bytes.
     pub(crate) fn held(&self) -> (u64, u64) {
         let bytes = self.kept.values().map(|bytes| bytes.len() as u64).sum();
@@ -52,6 +59,10 @@ mod tests {
         assert_eq!(bulks.held(), (1, 2));
         assert_eq!(bulks.take(first), [1, 2]);
         assert!(bulks.take(first).is_empty());
+        bulks.put_back(first, vec![1, 2]);
+        bulks.put_back(0, vec![4]);
+        assert_eq!(bulks.held(), (1, 2));
+        assert_eq!(bulks.take(first), [1, 2]);
         assert_ne!(bulks.keep(vec![3]), first);
     }
 }

@@ -65,7 +65,10 @@ impl Disk for StoreDisk<'_> {
             ..promised
         });
         let outcome = self.store.apply_beside(apply, promised);
-        net::spare::give(data);
+        match outcome {
+            Outcome::Refused(Refusal::NoSpace | Refusal::Quota) => self.bulks.put_back(bulk, data),
+            _ => net::spare::give(data),
+        }
         outcome
     }
 

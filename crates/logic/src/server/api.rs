@@ -135,7 +135,8 @@ pub trait Disk {
     /// anew.
     fn wall(&self) -> Time;
     /// Applies a change at this time of the volume's clock, or answers a question (all but `Read`
-    /// and `Sync`). The bytes of a write are those of `bulk`, which the room may let go afterwards.
+    /// and `Sync`). The bytes of a write are those of `bulk`, which the disk may let go when it has
+    /// done or refused it; but not when it refuses it for want of room.
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome;
     /// Reads bytes; they are held under the number returned.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);

@@ -21,6 +21,7 @@ mod lending;
 mod lists;
 mod locks;
 mod mutant;
+mod orphans;
 mod requests;
 mod room;
 mod rules;

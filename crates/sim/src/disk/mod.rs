@@ -318,7 +318,7 @@ impl Disk for DiskRoom {
     }
 
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
-        let data = self.bulks.remove(&bulk).unwrap_or_default();
+        let data = self.bulks.get(&bulk).cloned().unwrap_or_default();
         let before = match op {
             Op::Rename {
                 from,
@@ -350,7 +350,7 @@ impl Disk for DiskRoom {
         self.check_limits((op, &outcome), (delegated.is_some(), promised));
         // The cleaner may have added records of its own, before that of the change or behind it.
         let position = self.volume.changed();
-        self.note_refused(&outcome);
+        self.let_go(bulk, &outcome);
         if matches!(op, Op::Reap { .. }) {
             self.meet(Rare::Reaped);
         }

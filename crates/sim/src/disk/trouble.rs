@@ -7,6 +7,7 @@ use super::{Closed, DiskRoom};
 use crate::coverage::Rare;
 use crate::inject::DiskStrike;
 use crate::rng::Rng;
+use logic::server::Bulk;
 use store::{Failure, Fault, Verb};
 use wire::{Limits, Outcome, Refusal};
 
@@ -155,6 +156,15 @@ impl DiskRoom {
         match self.open() {
             Ok(()) => Ok(()),
             Err(Closed::Disk(what) | Closed::Wrong(what)) => Err(what),
+        }
+    }
+
+    /// The end of a change: its bytes go, but not where there was no room for it.
+    pub(super) fn let_go(&mut self, bulk: Bulk, outcome: &Outcome) {
+        self.note_refused(outcome);
+        let short = matches!(outcome, Outcome::Refused(Refusal::NoSpace | Refusal::Quota));
+        if !short {
+            self.bulks.remove(&bulk);
         }
     }
 

@@ -36,7 +36,10 @@ impl Server {
             Op::Read { .. } => self.read(step, &waiting),
             Op::Sync { .. } => self.begin_sync(step, &waiting),
             Op::Room { .. } => self.give_room(step, &waiting),
-            _ => changed = self.apply(step, &waiting, plan),
+            _ => match self.apply(step, &waiting, plan) {
+                Ok(done) => changed = done,
+                Err(until) => return self.wait_for_room(step, waiting, (plan, until)),
+            },
         }
         self.spread(step, (&waiting, plan), changed);
         self.go_on_behind(step, waiting.session, waiting.request.id);
@@ -70,15 +73,15 @@ impl Server {
         self.answer(step, (waiting.session, &waiting.request), reply, bulk);
     }
 
-    /// True if it has changed something now.
-    fn apply(&mut self, step: &mut Step<'_>, waiting: &Waiting, plan: &Plan) -> bool {
+    /// True if it has changed something now. An error: until then it waits for room.
+    fn apply(&mut self, step: &mut Step<'_>, waiting: &Waiting, plan: &Plan) -> Result<bool, Time> {
         let (session, op) = (waiting.session, &waiting.request.op);
         let (mut outcome, repeated, logged) = self.apply_once(step, waiting, plan);
         let mut delegated = Vec::new();
         if let Outcome::Refused(refusal) = outcome
-            && self.comes_later(step, waiting, refusal)
+            && self.is_put_back(step, waiting, refusal)?
         {
-            return false;
+            return Ok(false);
         }
         let done = !matches!(outcome, Outcome::Refused(_));
         if done {
@@ -138,7 +141,22 @@ impl Server {
         self.answer(step, (session, &waiting.request), reply, bulk);
         self.withdraw_made(step, session, made);
         self.say_listed(step, held);
-        done && !repeated && op.changes()
+        Ok(done && !repeated && op.changes())
+    }
+
+    /// Is a change that was refused none for its caller, since its client asks for it later? An
+    /// error: until then it waits for room.
+    fn is_put_back(
+        &mut self,
+        step: &mut Step<'_>,
+        waiting: &Waiting,
+        refusal: Refusal,
+    ) -> Result<bool, Time> {
+        if let Some(until) = self.room_comes(step.now, waiting, refusal) {
+            return Err(until);
+        }
+        step.discard(waiting.bulk);
+        Ok(self.comes_later(step, waiting, refusal))
     }
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and its
@@ -273,27 +291,6 @@ impl Server {
         };
         if let Some((fid, 0)) = gone {
             self.linger(now, fid);
-        }
-    }
-
-    /// An object without a name goes when nobody has it open, and not at once.
-    fn linger(&mut self, now: Time, fid: Fid) {
-        let until = now + self.options.linger_ns;
-        self.files.entry(fid).or_default().orphan = Some(until);
-        self.lingering.insert((until, fid));
-    }
-
-    /// Has an object lost its last name so lately that a program may have it in hand?
-    pub(crate) fn lingers(&self, fid: Fid) -> bool {
-        let orphan = self.files.get(&fid).and_then(|file| file.orphan);
-        orphan.is_some_and(|until| self.lingering.contains(&(until, fid)))
-    }
-
-    /// An object that had no name has one now.
-    fn keep_named(&mut self, fid: Fid) {
-        let file = self.files.get_mut(&fid);
-        if let Some(until) = file.and_then(|file| file.orphan.take()) {
-            self.lingering.remove(&(until, fid));
         }
     }
 

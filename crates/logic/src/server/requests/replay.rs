@@ -275,6 +275,7 @@ impl Server {
             promised: None,
         };
         let outcome = step.disk.apply(at, op, by, bulk);
+        step.discard(bulk);
         let record = step.disk.logged();
         (outcome, Some(Logged { record, at }))
     }

@@ -1,11 +1,11 @@
 //! Sessions: greeting, end, and what is due at some time.
 
-use crate::server::api::{By, Conn, Event, Output};
+use crate::server::api::{Conn, Event, Output};
 use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wire::{Fid, Op, Rights, SessionId, Time, ToClient, Violation, Welcome};
+use wire::{Fid, Rights, SessionId, Time, ToClient, Violation, Welcome};
 use wire::{VERSION, VERSION_OF_REPLICAS, VERSION_OLDEST};
 
 /// Looks for silent clients and lost messages in the time of one, at most.
@@ -157,14 +157,7 @@ impl Server {
     }
 
     pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
-        while let Some((until, fid)) = self.lingering.first().copied() {
-            if step.now < until {
-                break;
-            }
-            self.lingering.remove(&(until, fid));
-            self.reap_if_unused(step, fid);
-            self.forget_quiet(fid);
-        }
+        self.tick_lingering(step);
         self.redo(step);
         self.begin_ready(step);
         self.tick_silent(step);
@@ -258,30 +251,5 @@ impl Server {
         if session.away.is_some() {
             self.reap_kept(step, id);
         }
-    }
-
-    /// Removes what is left of a nameless object once nobody has it open.
-    pub(crate) fn reap_if_unused(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let Some(file) = self.files.get(&fid) else {
-            return;
-        };
-        let due = file.orphan.is_some_and(|until| step.now >= until);
-        if !due || file.in_use() || self.is_kept_away(fid) {
-            return;
-        }
-        if let Some(file) = self.files.get_mut(&fid) {
-            file.orphan = None;
-        }
-        let nobody = wire::Caller::default();
-        let now = self.stamp(step);
-        let reap = Op::Reap { fid };
-        let by = By {
-            caller: &nobody,
-            origin: None,
-            delegated: None,
-            again: false,
-            promised: None,
-        };
-        step.disk.apply(now, &reap, by, 0);
     }
 }

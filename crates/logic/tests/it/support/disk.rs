@@ -394,10 +394,10 @@ impl MemoryDisk {
         mode: WriteMode,
         bulk: Bulk,
     ) -> Result<Outcome> {
-        let bytes = self.bulks.remove(&bulk).unwrap_or_default();
         if self.full {
             return Err(Refusal::NoSpace);
         }
+        let bytes = self.bulks.remove(&bulk).unwrap_or_default();
         let object = self.change(fid)?;
         let offset = if mode == WriteMode::Append {
             object.attr.size
@@ -645,7 +645,7 @@ impl Disk for MemoryDisk {
             false => self.run(now, op, bulk).unwrap_or_else(Outcome::Refused),
         };
         self.logged += u64::from(op.changes());
-        if let Some(origin) = by.origin {
+        if let Some(origin) = by.origin.filter(|_| !limits::lacks_room(&outcome)) {
             self.answers.insert(origin, outcome.clone());
         }
         outcome

@@ -1,7 +1,7 @@
 //! The limits of the scenarios' store, and its use.
 
 use super::MemoryDisk;
-use wire::{Op, Room, RoomOfDisk};
+use wire::{Op, Outcome, Refusal, Room, RoomOfDisk};
 
 impl MemoryDisk {
     /// All that it has.
@@ -39,4 +39,9 @@ impl MemoryDisk {
         let bytes = grows.bytes == 0 || grows.bytes + promised.volume.bytes <= left.bytes;
         bytes && (grows.objects == 0 || grows.objects + promised.volume.objects <= left.objects)
     }
+}
+
+/// Was a change refused for want of room? Then nothing is kept of it, and its bytes stay.
+pub(super) fn lacks_room(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused(Refusal::NoSpace | Refusal::Quota))
 }
