@@ -79,10 +79,11 @@ impl Store {
             if self.release_waiting() {
                 continue;
             }
-            if *budget == 0 || !self.clean_segment(budget) {
-                self.room.barren = Some(self.standing());
-                return false;
+            if *budget > 0 && (self.clean_segment(budget) || self.end_dead_segment()) {
+                continue;
             }
+            self.room.barren = Some(self.standing());
+            return false;
         }
         self.room.told = false;
         true
@@ -103,6 +104,20 @@ impl Store {
                 Step::Nothing => return false,
             }
         }
+    }
+
+    /// Ends the segment that is written to, if so much of it is dead that it is worth cleaning: as
+    /// long as it is written to, nothing is copied out of it.
+    fn end_dead_segment(&mut self) -> bool {
+        let end = self.log.end();
+        let live = self.core.index.live().get(&end.segment).copied();
+        let dead = end.offset.saturating_sub(live.unwrap_or(0));
+        if dead < self.log.segment_bytes() / 8 {
+            return false;
+        }
+        let ended = self.log.next_segment().is_ok();
+        self.cleaner.look_again();
+        ended
     }
 
     /// Tells people, once for as long as it lasts.

@@ -152,6 +152,42 @@ fn what_is_said_to_be_free_can_be_written() {
     }
 }
 
+/// A file is written until the disk is full, emptied and written again, many times. Its bytes may
+/// all lie in the segment that is being written, or share those of others.
+#[test]
+fn what_is_emptied_can_be_written_again_and_again() {
+    for eighths in [3, 6, 9, 20] {
+        let disk = disk_of(4 << 20);
+        let mut store = on(&disk, false);
+        let (old, fid) = (
+            make(&mut store, root(), "old"),
+            make(&mut store, root(), "f"),
+        );
+        let (most, chunk) = (eighths * (32 << 10) / 8, 2_000);
+        let mut len = 0;
+        while free(&mut store) > most as u64 {
+            written(write(&mut store, old, len, &bytes(len, chunk)));
+            len += chunk as u64;
+        }
+        let mut first = None;
+        for round in 0..200 {
+            let mut len = 0;
+            while !refused(&write(&mut store, fid, len, &bytes(len + round, chunk))) {
+                len += chunk as u64;
+            }
+            let first = *first.get_or_insert(len);
+            assert!(
+                len >= first * 3 / 4,
+                "{eighths} eighths of a segment, round {round}: {len} bytes, and {first} at first; \
+                 {:?}",
+                store.stats()
+            );
+            set_size(&mut store, fid, 0);
+        }
+        assert!(store.check().is_clean());
+    }
+}
+
 /// Looks after the store until it has enough; returns for how long.
 fn tend(store: &mut Store, from: u64) -> u64 {
     let mut now = from;
