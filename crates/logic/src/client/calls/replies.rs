@@ -300,7 +300,7 @@ impl Client {
             return (said, Lifetime::Forever);
         }
         let node = self.nodes.get(&fid);
-        match node.and_then(|node| Some((node.held()?.clone(), node.attr_lasting()))) {
+        match node.and_then(|node| Some((node.tellable()?.clone(), node.attr_lasting()))) {
             Some((attr, lasting)) => (attr, Self::lifetime(lasting)),
             None => (said, Lifetime::None),
         }

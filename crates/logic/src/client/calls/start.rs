@@ -282,7 +282,7 @@ impl Client {
             }),
             Some(fid) => {
                 let node = self.nodes.get_mut(&fid)?;
-                let attr = node.held()?.clone();
+                let attr = node.tellable()?.clone();
                 let attr_lifetime = Self::lifetime(node.attr_lasting());
                 node.is_in(dir);
                 node.kernel.is_told(step.now);
@@ -302,7 +302,7 @@ impl Client {
         if node.resizing > 0 {
             return None;
         }
-        let attr = node.held()?.clone();
+        let attr = node.tellable()?.clone();
         Some(Done::Attr {
             attr,
             lifetime: Self::lifetime(node.attr_lasting()),

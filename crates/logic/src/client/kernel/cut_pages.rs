@@ -6,14 +6,18 @@
 //! although another machine has made the file longer meanwhile. The page is dropped right behind
 //! the answer; until then the client takes what comes back of it with care.
 //!
+//! A store between the bytes and the cut would be lost all the same. So a smaller size than the
+//! kernel believes in is not told while it waits for such a page: the question waits.
+//!
 //! Guarantee: zeros in the part that may have been cut off change nothing. A program that stores
 //! zeros there in the moment between is not told from the kernel.
 
 use super::page_sizes::Sizes;
+use crate::Ticket;
 use crate::client::Client;
 use crate::client::api::How;
-use crate::client::node::Range;
-use wire::Fid;
+use crate::client::node::{Node, Range};
+use wire::{Attr, Fid};
 
 impl Sizes {
     /// The kernel may have cut off these bytes of a page that it has.
@@ -28,7 +32,31 @@ impl Sizes {
     }
 }
 
+impl Node {
+    /// Would the kernel, told this size now, cut off a page that it waits for?
+    pub(super) fn is_cut_by(&self, size: u64) -> bool {
+        let smaller = !self.directory && size < self.kernel.sizes.most;
+        let mut reads = self.kernel.reading.values();
+        smaller && reads.any(|reading| size < reading.range.1)
+    }
+
+    /// Its attributes, if they may be said without asking, and told to the kernel now.
+    pub(crate) fn tellable(&self) -> Option<&Attr> {
+        self.held().filter(|attr| !self.is_cut_by(attr.size))
+    }
+}
+
 impl Client {
+    /// Does a look-up wait, since the size that it has found would cut off a page?
+    pub(crate) fn waits_for_page(&mut self, ticket: Ticket, fid: Fid, size: u64) -> bool {
+        let node = self.nodes.get_mut(&fid);
+        let Some(node) = node.filter(|node| node.is_cut_by(size)) else {
+            return false;
+        };
+        node.behind.push(ticket);
+        true
+    }
+
     /// The part of a write whose zeros may be the kernel's.
     pub(crate) fn spoilt_of(&self, fid: Fid, (from, to): Range, how: How) -> Option<Range> {
         let node = self.nodes.get(&fid).filter(|_| how == How::Paged)?;

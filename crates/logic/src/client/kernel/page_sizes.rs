@@ -44,7 +44,7 @@ pub(crate) struct Reading {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     /// It takes the file to be no longer than this.
-    most: u64,
+    pub(super) most: u64,
     /// The smallest size that it was told of late; when it was last told one.
     least: u64,
     told: Time,
@@ -359,7 +359,7 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return false;
         };
-        if attr.kind != Kind::File || lifetime == Lifetime::Forever || node.held().is_some() {
+        if attr.kind != Kind::File || lifetime == Lifetime::Forever || node.tellable().is_some() {
             return false;
         }
         let seeks = matches!(

@@ -27,8 +27,10 @@ impl Client {
         let found = matches!(outcome, Outcome::Entry(_));
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
-                if !granted.contains(&entry.fid)
-                    && self.asked_again(step, (ticket, id), (entry.fid, &entry.attr)) =>
+                if match granted.contains(&entry.fid) {
+                    true => self.waits_for_page(ticket, entry.fid, entry.attr.size),
+                    false => self.asked_again(step, (ticket, id), (entry.fid, &entry.attr)),
+                } =>
             {
                 return;
             }

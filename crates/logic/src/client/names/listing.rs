@@ -214,7 +214,7 @@ impl Client {
     ) -> Listed {
         let fid = entry.fid;
         let node = self.node(fid);
-        let Some(attr) = node.held().cloned() else {
+        let Some(attr) = node.tellable().cloned() else {
             return bare(entry, position);
         };
         let lifetime = Self::lifetime(node.attr_lasting());
