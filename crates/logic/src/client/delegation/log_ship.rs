@@ -35,10 +35,12 @@ impl Client {
 
     /// A file was cut. A store into its pages before the client knew of the cut, since the caller
     /// had been killed, has changed its times, and may have gone with the bytes that were cut off:
-    /// then no write-back brings the times.
+    /// then no write-back brings the times. Another change of the size, or of the times, that is on
+    /// its way brings later ones.
     pub(crate) fn tell_times(&mut self, step: &mut Step<'_>, fid: Fid, stored: Time) {
         let ahead = |attr: &Attr| attr.ctime > stored;
         let node = self.nodes.get(&fid);
+        let node = node.filter(|node| node.resizing + node.timing == 0);
         if node.and_then(|node| node.own()).is_some_and(ahead) && self.cache.changed(fid).count == 0
         {
             self.delegation.touched.insert(fid, self.last_request);
