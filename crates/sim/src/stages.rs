@@ -21,8 +21,9 @@ const MS: Time = 1_000_000;
 /// slow that it may be behind all others; see `prompt_ns`.
 const PROMPT_NS: Time = SECOND;
 /// Exchanges that a call has to itself, when all want the same: the call before it is confirmed,
-/// what others have been told is taken back, the call itself, and one that crossed another.
-const EXCHANGES: Time = 4;
+/// what others have been told is taken back, the call itself, one that crossed another, and a
+/// look-up that a rename which was put back makes again.
+const EXCHANGES: Time = 5;
 
 impl World {
     pub(crate) fn stages(self: &Rc<Self>) -> Option<Judged> {

@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 56] = [
+const FAILED_ONCE: [u64; 59] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -68,6 +68,9 @@ const FAILED_ONCE: [u64; 56] = [
     139_149_956,
     141_601_030,
     142_178_778,
+    143_357_968,
+    143_364_013,
+    143_405_001,
 ];
 
 /// The result of [`run_traced`].

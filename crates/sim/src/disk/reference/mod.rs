@@ -15,6 +15,7 @@ use super::{Change, Closed, Share, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
 use volumes::FIRST;
+use wire::limits::BLOCK_BYTES;
 use wire::{
     Attr, Chosen, DirEntry, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
     SessionId, Time, VolumeInfo, WriteMode,
@@ -65,7 +66,10 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
 
 impl Object {
     fn changed(&mut self, now: Time) {
-        self.attr.used_bytes = self.units.iter().filter(|unit| **unit != 0).count() as u64 * UNIT;
+        // As the store does, which has whole blocks of what was written back.
+        let blocks = self.units.chunks((u64::from(BLOCK_BYTES) / UNIT) as usize);
+        let there = blocks.filter(|block| block.iter().any(|unit| *unit != 0));
+        self.attr.used_bytes = there.map(|block| block.len() as u64 * UNIT).sum();
         self.attr.mtime = now;
         self.touched(now);
         self.attr.version += 1;
