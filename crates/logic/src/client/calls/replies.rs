@@ -408,6 +408,7 @@ impl Client {
         };
         let granted = self.node(fid).grant;
         let withholds = pages && self.withholds_pages(fid);
+        let disowned = self.is_disowned(fid, pages);
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
         let node = self.node(fid);
         let mut rights = reply.grants.iter().map(|grant| grant.right);
@@ -420,6 +421,8 @@ impl Client {
         let own = node.resizing > 0 && node.cached() && node.drain.is_none();
         // Nor may the kernel have it if the file has been opened for writing meanwhile.
         let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
+        // Nor a program, whose kernel has yet to hear of a change that its caller did not wait for.
+        let own = own || disowned;
         // Bytes given while the kernel drops pages are dropped once more. Outdated ones are not
         // given even so: other threads of the machine would see them in the page meanwhile, and may
         // have seen the own change.

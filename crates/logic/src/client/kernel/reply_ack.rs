@@ -273,13 +273,18 @@ impl Client {
         self.ask_behind(step, dir);
     }
 
+    /// Is the kernel to drop what it knows of a file that was changed so?
+    pub(crate) fn is_disowned(&self, fid: Fid, pages: bool) -> bool {
+        self.kernel.notices.is_disowned(fid, pages)
+    }
+
     /// A file was changed for a caller that did not wait, and the kernel has yet to drop the old
     /// size. Were a program shown the new bytes past the kernel's pages, others that read through
     /// these would be shown the old end after that; and were the kernel told that a page lies past
     /// the new end, it would take the page's beginning for the end. So the read waits; one for
     /// pages, which it holds locked, only where the kernel needs none of them.
     pub(crate) fn waits_for_disowned(&mut self, fid: Fid, ticket: Ticket, pages: bool) -> bool {
-        let waits = self.kernel.notices.is_disowned(fid, pages);
+        let waits = self.is_disowned(fid, pages);
         if waits {
             self.node(fid).behind.push(ticket);
         }
