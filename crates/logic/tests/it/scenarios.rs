@@ -28,6 +28,7 @@
 //!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
 //!                                 earlier` with the one before it
 //!     A cut / A connect           the connection ends, messages on their way are lost / a new one
+//!     A keeps nothing             it begins anew, and keeps no blocks of others
 //!     A squashed                  it begins anew, and its root is nobody at the server; `A reads`:
 //!                                 and it changes nothing
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so

@@ -254,6 +254,12 @@ impl Lending {
         };
         let others = self.lenders.iter().filter(keeps);
         if how.random {
+            // One that keeps nothing for others says so by this.
+            let none = |one: &Lender| {
+                one.spare
+                    .is_some_and(|(spare, _)| spare == Spare::default())
+            };
+            let others = others.filter(|(_, one)| !none(one));
             let all: Vec<LenderId> = others.map(|(id, _)| *id).collect();
             let drawn = splitmix64(&mut self.lots) % (all.len() as u64).max(1);
             return all.get(drawn as usize).copied();

@@ -129,6 +129,7 @@ fn lending_step(world: &mut World, words: &[&str]) {
     match words {
         ["lend"] => world.cooperate(Policy::Greedy),
         ["share"] => world.cooperate(Policy::Fleet),
+        ["share", "n-chance"] => world.cooperate(Policy::NChance),
         ["keep"] => world.cooperate(Policy::Off),
         ["lose", on] => world.lose_between(link(on), 1),
         [machine, "stalled", permille] => {
@@ -159,9 +160,11 @@ fn step(world: &mut World, words: &[&str]) {
         ["power" | "elsewhere" | "restart"] => lose_server(world, words[0]),
         ["publish", volume] => world.server(server::Input::Publish(number(volume))),
         ["regroup", on @ ..] => world.regroup(on.first().copied()),
-        ["lend" | "share" | "keep"] | ["lose", _] | [_, "lies"] | [_, "stalled" | "slots", _] => {
-            lending_step(world, words)
-        }
+        ["lend" | "share" | "keep"]
+        | ["share", "n-chance"]
+        | ["lose", _]
+        | [_, "lies"]
+        | [_, "stalled" | "slots", _] => lending_step(world, words),
         ["quiet"] => world.quiet = true,
         ["trace"] => world.quiet = false,
         ["hold", on] => world.hold(link(on)),
@@ -299,6 +302,7 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
     match words {
         ["cut"] => world.cut(name),
         ["squashed"] => world.limit(name, wire::Rights::default()),
+        ["keeps", "nothing"] => world.keeps_nothing(name),
         ["reads"] => {
             let write = false;
             let rights = wire::Rights {

@@ -16,6 +16,16 @@ pub struct Question {
 }
 
 impl World {
+    /// A machine begins anew, and keeps no blocks of others.
+    pub fn keeps_nothing(&mut self, name: char) {
+        let most = std::mem::take(&mut self.options.lend_limits.kept_blocks);
+        self.cut(name);
+        let session = self.number();
+        self.start(name, session);
+        self.connect(name);
+        self.options.lend_limits.kept_blocks = most;
+    }
+
     pub(super) fn for_peer(&mut self, name: char, output: PeerOutput, bulk: &[u8]) {
         match output {
             PeerOutput::Listen { .. } => {
