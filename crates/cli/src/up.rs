@@ -117,7 +117,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     if !mounted {
         start_mount(&place, &data, args.transport)?;
     }
-    tell(&place, &data, mounted);
+    tell(&place, &data, mounted && !started);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,9 +169,9 @@ fn start_mount(place: &Place, data: &Path, transport: Transport) -> Result<(), F
     Ok(())
 }
 
-fn tell(place: &Place, data: &Path, mounted: bool) {
+fn tell(place: &Place, data: &Path, already: bool) {
     let (server, mount, data) = (place.server, place.mount.display(), data.display());
-    let again = if mounted { " already" } else { "" };
+    let again = if already { " already" } else { "" };
     show::print(&format!(
         "Ariel is up{again}: {mount} shows the tree of the server at {server}.\n\n\
          Try:    echo hello > {mount}/hello; ls -l {mount}\n\

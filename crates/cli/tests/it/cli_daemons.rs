@@ -47,6 +47,18 @@ fn processes_of(path: &Path) -> Vec<String> {
     found
 }
 
+/// Kills the server of a store, and waits until it is gone.
+fn kill_server_of(data: &Path) {
+    let serves = |line: &&String| line.contains(" serve ");
+    let all = processes_of(data);
+    let server = all.iter().find(serves).expect("a server");
+    let id = server.split(':').next().and_then(|id| id.parse().ok());
+    let id = rustix::process::Pid::from_raw(id.unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    let gone = || !processes_of(data).iter().any(|line| serves(&line));
+    assert!(eventually(Duration::from_secs(20), gone));
+}
+
 fn assert_none_left(scratch: &Scratch) {
     let none = eventually(Duration::from_secs(20), || {
         processes_of(scratch.path()).is_empty()
@@ -79,8 +91,12 @@ fn up_gives_a_working_mount_and_down_takes_it_away() {
     assert!(is_mounted(&point), "up ended well and there is no mount");
     fs::write(point.join("file"), b"kept").unwrap();
     assert_eq!(fs::read(point.join("file")).unwrap(), b"kept");
-    // Up again is no harm.
-    command(&["up", "--data", d, "--mount", m]);
+    // Up again is no harm, and starts what is missing.
+    let again = command(&["up", "--data", d, "--mount", m]);
+    assert!(text(&again).contains("is up already"), "{}", text(&again));
+    kill_server_of(&data);
+    let again = command(&["up", "--data", d, "--mount", m]);
+    assert!(text(&again).contains("Ariel is up:"), "{}", text(&again));
     assert_eq!(fs::read(point.join("file")).unwrap(), b"kept");
 
     command(&["down", "--data", d]);
