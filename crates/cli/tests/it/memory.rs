@@ -11,12 +11,17 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn start(test: &str, mib: u64) -> Option<(Cell, Group)> {
+/// `alone`: no other test runs meanwhile.
+fn start(test: &str, mib: u64, alone: bool) -> Option<(Cell, Group)> {
     if !real_system(test) {
         return None;
     }
     let group = Group::new(test, mib)?;
-    let cell = Cell::start_with(test, CellOptions::default())?;
+    let options = CellOptions {
+        alone,
+        ..CellOptions::default()
+    };
+    let cell = Cell::start_with(test, options)?;
     Some((cell, group))
 }
 
@@ -27,7 +32,7 @@ fn of_memory(mount: &Mount, field: &str) -> u64 {
 /// Programs in the group write and read more than it holds, all at once.
 #[test]
 fn a_mount_in_a_group_of_64_mib_is_never_killed() {
-    let Some((cell, group)) = start("small-group", 64) else {
+    let Some((cell, group)) = start("small-group", 64, false) else {
         return;
     };
     let mount = group.mount(&cell);
@@ -60,7 +65,8 @@ fn a_mount_in_a_group_of_64_mib_is_never_killed() {
 #[test]
 fn memory_that_a_program_wants_goes_back_to_it_and_comes_back_after_it() {
     const FILE_MIB: u64 = 320;
-    let Some((cell, group)) = start("wanted", 512) else {
+    // The mount has a few tens of milliseconds to give it back.
+    let Some((cell, group)) = start("wanted", 512, true) else {
         return;
     };
     let mount = group.mount(&cell);
