@@ -114,11 +114,20 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     let place = Place { server, mount };
     place.write(&data)?;
     let mounted = place.is_mounted()?;
-    if !mounted {
-        start_mount(&place, &data, args.transport)?;
+    match mounted {
+        false => start_mount(&place, &data, args.transport)?,
+        true if started => find_again(&place.mount)?,
+        true => {}
     }
     tell(&place, &data, mounted && !started);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until a mount has found its server that was started again: this question is answered then.
+fn find_again(mount: &Path) -> Result<(), Failure> {
+    let answer = rustix::fs::statvfs(mount);
+    answer.map_err(|error| Failure::of("up", format_args!("{}: {error}", mount.display())))?;
+    Ok(())
 }
 
 /// The address of the store's server, and whether it had to be started.
