@@ -26,6 +26,7 @@ use super::inode_locks::Held;
 use super::replies::Awaits;
 use crate::Ticket;
 use crate::client::api::Call;
+use crate::client::data::read_write::young;
 use crate::client::notices::Invalidate;
 use crate::client::{After, Client, Running, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -196,10 +197,12 @@ impl Client {
                 .get(&fid)
                 .filter(|node| bytes && node.kernel.pages);
             let ranges = node.map(|node| node.without_reads(&[(0, u64::MAX)], &none));
+            // A look-up may have been answered by how it was a moment ago.
+            let told = self.nodes.get(&fid).map(|node| node.kernel.told_at());
             let what = Invalidate::Inode {
                 fid,
                 ranges: ranges.unwrap_or_default(),
-                young: false,
+                young: told.is_some_and(|told| young(told, step.now)),
             };
             self.invalidate(step, what, After::Moved(id, fid));
             if let Some(untaken) = self.kernel.acks.changes.get_mut(&id) {
