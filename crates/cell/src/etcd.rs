@@ -25,11 +25,13 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// The error of a member that is named with TLS and has none.
 const NO_TLS: &str = "it answers in clear";
+/// The error of one that is named without TLS and has it.
+const WANTS_TLS: &str = "it wants TLS";
 const OTHER_AUTHORITY: &str =
     "its certificate is from none of the authorities in the file of `--database-ca`";
 /// Cures of errors of TLS: of a database that is named with it or without, and some words of the
 /// error.
-const CURES: [(bool, &str, &str); 7] = [
+const CURES: [(bool, &str, &str); 6] = [
     (
         true,
         NO_TLS,
@@ -51,13 +53,8 @@ const CURES: [(bool, &str, &str); 7] = [
     ),
     (
         false,
-        "HTTPS server",
-        "it wants TLS: name it etcds://, with `--database-ca FILE`",
-    ),
-    (
-        false,
-        "Peer disconnected",
-        "does it want TLS? Then name it etcds://, with `--database-ca FILE`",
+        WANTS_TLS,
+        "name it etcds://, with `--database-ca FILE`",
     ),
 ];
 /// etcd takes so many operations in one change, unless its `--max-txn-ops` says another number.
@@ -202,10 +199,7 @@ impl Etcd {
             .agent
             .post(&self.url(member, path))
             .send(question.to_string().as_bytes());
-        if sent.is_err() && self.location.url.tls && self.answers_in_clear(member) {
-            return Err(Unanswered::Refused(NO_TLS.to_owned()));
-        }
-        let mut response = sent.map_err(unanswered)?;
+        let mut response = sent.map_err(|error| self.unanswered(member, error))?;
         let status = response.status();
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
         let bytes = body.read_to_vec().map_err(unanswered)?;
@@ -221,12 +215,39 @@ impl Etcd {
         }
     }
 
-    /// Does a member that gave no answer over TLS give one without? It is asked how it is, which no
-    /// secret is needed for: to a client with TLS it only ends the connection.
-    fn answers_in_clear(&self, member: usize) -> bool {
-        let url = format!("http://{}/health", self.location.url.hosts[member]);
-        let answer = self.agent.get(&url).call();
-        answer.is_ok_and(|answer| answer.status().is_success())
+    /// A member that was reached and gave no answer may be one that is named with TLS and has none,
+    /// or the other way round.
+    fn unanswered(&self, member: usize, error: ureq::Error) -> Unanswered {
+        let timed_out = matches!(error, ureq::Error::Timeout(_));
+        match unanswered(error) {
+            Unanswered::Doubtful(_) if !timed_out && self.answers_otherwise(member) => {
+                let error = if self.location.url.tls {
+                    NO_TLS
+                } else {
+                    WANTS_TLS
+                };
+                Unanswered::Refused(error.to_owned())
+            }
+            other => other,
+        }
+    }
+
+    /// Does a member answer over TLS if it is named without, or without if it is named with it? It
+    /// is asked how it is, which shows no secret, so it need not prove who it is.
+    fn answers_otherwise(&self, member: usize) -> bool {
+        let scheme = if self.location.url.tls {
+            "http"
+        } else {
+            "https"
+        };
+        let url = format!("{scheme}://{}/health", self.location.url.hosts[member]);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let anybody = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(provider)
+            .disable_verification(true)
+            .build();
+        let asked = self.agent.get(&url).config().tls_config(anybody).build();
+        asked.call().is_ok()
     }
 
     /// The cure of an error of TLS, which no waiting cures: by the words of etcd and of the

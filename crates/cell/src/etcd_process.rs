@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Etcd;
-use crate::database::Database;
 use crate::{Cell, CellDoor, Location};
 use net::clock;
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -28,20 +28,25 @@ impl Began {
 
 /// An etcd of this test.
 pub(super) struct Process {
-    pub(super) child: Child,
-    pub(super) port: u16,
+    child: Child,
+    port: u16,
+    /// It says here, as to systemd, when it is ready.
+    ready: UnixDatagram,
     pub(super) dir: tempfile::TempDir,
 }
 
+/// The socket that it tells, in the directory of a test.
+const NOTIFY: &str = "notify";
+
 /// Ports that nobody else has at this moment.
-pub(super) fn free_ports() -> (u16, u16) {
+fn free_ports() -> (u16, u16) {
     let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
     let (one, other) = (listen(), listen());
     let port = |it: &TcpListener| it.local_addr().unwrap().port();
     (port(&one), port(&other))
 }
 
-pub(super) fn spawn(dir: &Path, (port, peers): (u16, u16), scheme: &str) -> Child {
+fn spawn(dir: &Path, (port, peers): (u16, u16), scheme: &str) -> Child {
     let mut command = Command::new("etcd");
     command.arg("--data-dir").arg(dir.join("etcd"));
     if scheme == "https" {
@@ -65,6 +70,7 @@ pub(super) fn spawn(dir: &Path, (port, peers): (u16, u16), scheme: &str) -> Chil
     command.arg("--initial-cluster");
     command.arg(format!("default={peers}"));
     command
+        .env("NOTIFY_SOCKET", dir.join(NOTIFY))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -74,12 +80,10 @@ pub(super) fn spawn(dir: &Path, (port, peers): (u16, u16), scheme: &str) -> Chil
 impl Process {
     /// `None`, said loudly, where there is no etcd.
     pub(super) fn start(test: &str) -> Option<Process> {
-        let process = Process::start_with(test, "http")?;
-        process.wait();
-        Some(process)
+        Process::start_with(test, "http")
     }
 
-    /// The same, which may not be ready yet. `https`: with certificates that it makes itself.
+    /// The same, over `https` with a certificate that no authority has made.
     pub(super) fn start_with(test: &str, scheme: &str) -> Option<Process> {
         let found = Command::new("etcd").arg("--version").output();
         if found.is_err() {
@@ -89,19 +93,39 @@ impl Process {
             return None;
         }
         let (dir, ports) = (tempfile::tempdir().unwrap(), free_ports());
-        Some(Process {
+        let ready = UnixDatagram::bind(dir.path().join(NOTIFY)).unwrap();
+        ready.set_read_timeout(Some(READY)).unwrap();
+        let process = Process {
             child: spawn(dir.path(), ports, scheme),
             port: ports.0,
+            ready,
             dir,
-        })
+        };
+        process.wait();
+        Some(process)
     }
 
-    /// Waits until it answers. It tells nobody when: this asks from time to time.
-    pub(super) fn wait(&self) {
-        let (database, began) = (self.database("probe"), Began::now());
-        while let Err(error) = database.list("t") {
-            assert!(began.elapsed() < READY, "{error}");
-            std::thread::sleep(Duration::from_millis(50));
+    /// Waits until it says that it is ready.
+    fn wait(&self) {
+        let mut word = [0; 64];
+        let len = self.ready.recv(&mut word).expect("etcd is ready in time");
+        assert_eq!(&word[..len], b"READY=1");
+    }
+
+    /// Starts it again at the same place.
+    pub(super) fn start_again(&mut self) {
+        let ports = (self.port, free_ports().0);
+        self.child = spawn(self.dir.path(), ports, "http");
+        self.wait();
+    }
+
+    /// Its place, as one that talks TLS.
+    pub(super) fn secured(&self, ca: Option<&Path>) -> Location {
+        let url = format!("etcds://localhost:{}", self.port);
+        Location {
+            url: url.parse().unwrap(),
+            ca: ca.map(Path::to_path_buf),
+            ..self.location("probe")
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Etcd;
-use super::process::{Began, Process, READY, free_ports, spawn};
+use super::process::{Began, Process, READY};
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::groups::GroupDeed;
 use crate::machine::Role;
@@ -256,55 +256,37 @@ fn two_servers_that_decide_at_once_decide_as_one() {
     assert_eq!(joined.count(), 1);
 }
 
-/// The error that a database gives, however long it takes to say this.
-fn says(database: &Etcd, words: &str) -> String {
-    let began = Began::now();
-    loop {
-        let error = database.list("t").unwrap_err().to_string();
-        if error.contains(words) {
-            return error;
-        }
-        assert!(began.elapsed() < READY, "{error}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn a_database_with_tls_or_without_is_named_as_it_is() {
-    let both = ("http", "https");
-    let plain = Process::start_with("no-tls", both.0);
-    let (Some(plain), Some(secured)) = (plain, Process::start_with("tls", both.1)) else {
+    let (Some(plain), Some(secured)) = (
+        Process::start("no-tls"),
+        Process::start_with("tls", "https"),
+    ) else {
         return;
     };
-    plain.wait();
     let another = rcgen::generate_simple_self_signed(["another".to_owned()]).unwrap();
     let ca = plain.dir.path().join("ca.pem");
     std::fs::write(&ca, another.cert.pem()).unwrap();
-    let tls = |process: &Process, ca: Option<&Path>| Location {
-        url: format!("etcds://localhost:{}", process.port)
-            .parse()
-            .unwrap(),
-        ca: ca.map(Path::to_path_buf),
-        ..process.location("probe")
-    };
-    let none = Etcd::new(tls(&plain, None)).err().unwrap().to_string();
+    let none = Etcd::new(plain.secured(None)).err().unwrap().to_string();
     assert!(
         none.contains("--database-ca") && !none.contains("disk"),
         "{none}"
     );
-    let database = Etcd::new(tls(&plain, Some(&ca))).unwrap();
-    let told = says(&database, "answers in clear");
-    assert!(
-        told.contains("etcd://") && !told.contains("does not answer"),
-        "{told}"
-    );
-    let told = says(&secured.database("probe"), "want TLS");
-    assert!(
-        told.contains("etcds://") && told.contains("--database-ca"),
-        "{told}"
-    );
-    let database = Etcd::new(tls(&secured, Some(&ca))).unwrap();
-    says(&database, "from none of the authorities");
+    let told = |database: Etcd| database.list("t").unwrap_err().to_string();
+    for (told, cure) in [
+        (
+            told(Etcd::new(plain.secured(Some(&ca))).unwrap()),
+            "name it etcd://",
+        ),
+        (told(secured.database("probe")), "name it etcds://"),
+        (
+            told(Etcd::new(secured.secured(Some(&ca))).unwrap()),
+            "none of the authorities",
+        ),
+    ] {
+        let known = told.contains(cure) && told.contains("cannot be asked");
+        assert!(known, "{told}");
+    }
 }
 
 #[test]
@@ -332,8 +314,7 @@ fn without_its_database_a_server_goes_on_with_what_it_knows() {
         CellError::Database(DatabaseError::Shared { .. })
     ));
     // It comes back, and the cell with it.
-    process.child = spawn(process.dir.path(), (process.port, free_ports().0), "http");
-    process.wait();
+    process.start_again();
     assert!(matches!(ask(&one, key, &user("ann", 1001)), Answer::Ok));
     drop(one);
     let again = CellDoor::open(&dir).unwrap();
