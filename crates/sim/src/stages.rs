@@ -7,6 +7,7 @@ use crate::disk::Units;
 use crate::exec::Signal;
 use crate::judge::{self, Case, Judged, Left};
 use crate::numbering::Stage;
+use crate::plan;
 use crate::program::Program;
 use crate::room::Room;
 use crate::world::{NOBODY, SECOND, World};
@@ -21,9 +22,11 @@ const MS: Time = 1_000_000;
 /// slow that it may be behind all others; see `prompt_ns`.
 const PROMPT_NS: Time = SECOND;
 /// Exchanges that a call has to itself, when all want the same: the call before it is confirmed,
-/// what others have been told is taken back, the call itself, one that crossed another, and a
-/// look-up that a rename which was put back makes again.
-const EXCHANGES: Time = 5;
+/// what others have been told is taken back, the call itself, and one that crossed another.
+const EXCHANGES: Time = 4;
+/// And one where more than a quarter of the calls are renames: one is put back so that another can
+/// go first, and its kernel looks the names up again.
+const LOOKS_AGAIN: Time = 1;
 
 impl World {
     pub(crate) fn stages(self: &Rc<Self>) -> Option<Judged> {
@@ -85,7 +88,15 @@ impl World {
         let exchange_ns = 2 * (weather.most_ns() + plan.notify_ns);
         let of_each = plan.programs + u32::from(self.makes_snapshots());
         let programs = u64::from(plan.clients) * u64::from(of_each);
-        PROMPT_NS.max(programs * EXCHANGES * exchange_ns)
+        let moves = [
+            plan::Kind::Rename,
+            plan::Kind::MoveDir,
+            plan::Kind::Exchange,
+        ];
+        let moves: u64 = moves.map(|kind| plan.weights[kind as usize]).iter().sum();
+        let often = moves * 4 > plan.weights.iter().sum();
+        let exchanges = EXCHANGES + if often { LOOKS_AGAIN } else { 0 };
+        PROMPT_NS.max(programs * exchanges * exchange_ns)
     }
 
     /// Every machine looks at everything, writes everything back and leaves.

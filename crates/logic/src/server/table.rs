@@ -210,7 +210,8 @@ pub(crate) struct Waiting {
     pub(crate) gave_up: BTreeSet<(SessionId, Fid)>,
     /// Of a delegated change whose maker does not hold any more what it was made under.
     pub(crate) salvage: Option<Salvage>,
-    /// It has been put off, until then at most; see `fairness`.
+    /// It has been put off, until then at most (see `fairness`), or waits until then for room (see
+    /// `orphans`).
     pub(crate) patient_until: Option<Time>,
     /// When it was found to have to wait.
     pub(crate) since: Option<Time>,
