@@ -4,7 +4,7 @@ use super::{files, no_complaints, root, shown};
 use std::collections::BTreeSet;
 
 /// Words that mean in `logic` what they mean everywhere.
-const PLAIN: [&str; 85] = [
+const PLAIN: [&str; 86] = [
     "api",
     "apply",
     "arrival",
@@ -58,6 +58,7 @@ const PLAIN: [&str; 85] = [
     "order",
     "owner",
     "page",
+    "plan",
     "policy",
     "poll",
     "queue",

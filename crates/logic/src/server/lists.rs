@@ -6,7 +6,7 @@
 //! that goes to another directory, where another list governs it.
 
 use super::api::{Event, On, Output};
-use super::requests::conflicts::Plan;
+use super::requests::plan::Plan;
 use super::requests::rounds::of_volume;
 use super::schedules::OWN;
 use super::table::{Seq, Waiting};

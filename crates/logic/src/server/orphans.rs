@@ -8,7 +8,8 @@
 
 use crate::room::growth;
 use crate::server::api::By;
-use crate::server::requests::conflicts::{Needs, Plan};
+use crate::server::requests::conflicts::Needs;
+use crate::server::requests::plan::Plan;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use wire::{Fid, Op, Refusal, Time};

@@ -14,7 +14,7 @@
 
 use super::api::Disk;
 use super::mutant::Mutant;
-use super::requests::conflicts::Plan;
+use super::requests::plan::Plan;
 use super::table::Waiting;
 use super::{Server, Step};
 use crate::room::{cost, growth, in_blocks};

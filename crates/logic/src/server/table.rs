@@ -12,7 +12,7 @@ use super::api::{Bulk, Conn};
 use super::holders::Holders;
 use super::locks::requests::Waited;
 use super::requests::awaited::Awaited;
-use super::requests::conflicts::Plan;
+use super::requests::plan::Plan;
 use super::session::salvage::Salvage;
 use super::session::taking::Away;
 use alloc::boxed::Box;

@@ -18,7 +18,8 @@
 use super::api::Disk;
 use super::mutant::Mutant;
 use super::requests::awaited::Awaited;
-use super::requests::conflicts::{Need, Only, Plan, View};
+use super::requests::conflicts::{Need, Only};
+use super::requests::plan::{Plan, View};
 use super::requests::rounds::of_volume;
 use super::table::{Seq, Waiting};
 use super::{Server, Step};

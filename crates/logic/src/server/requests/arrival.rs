@@ -5,7 +5,8 @@
 //! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
 
 use super::awaited::Awaited;
-use super::conflicts::{Need, Needs, Plan};
+use super::conflicts::{Need, Needs};
+use super::plan::Plan;
 use crate::server::api::{Bulk, Conn, Output};
 use crate::server::mutant::Mutant;
 use crate::server::schedules::OWN;

@@ -6,7 +6,7 @@
 //! waits there. Each request that waits is owed something, or is put off until a time that is
 //! noted: a debt that is never paid ends with its session.
 
-use super::conflicts::Plan;
+use super::plan::Plan;
 use crate::server::table::{Ask, File, Queue, Seq, Waiting};
 use crate::server::tokens::recall_batch::is_among;
 use crate::server::{Server, Step};

@@ -1,9 +1,10 @@
 //! Doing a request once nothing is in its way: the store first, then what others may be told, then
 //! grants and the answer.
 
-use super::conflicts::{Need, Plan};
+use super::conflicts::Need;
 use super::inline_data::bytes_ahead;
 use super::listing_attrs::show_held;
+use super::plan::Plan;
 use crate::server::api::{By, Disk};
 use crate::server::mutant::Mutant;
 use crate::server::schedules::OWN;

@@ -4,7 +4,8 @@
 //! A request that is put off may hold a lock in its kernel that another call needs, for which the
 //! others wait. So no request is put off for longer than a part of the lease, once in its life.
 
-use super::conflicts::{Need, Plan};
+use super::conflicts::Need;
+use super::plan::Plan;
 use crate::server::api::Disk;
 use crate::server::table::{File, Seq, Waiting};
 use crate::server::{Server, Step};

@@ -7,6 +7,7 @@ pub(super) mod execute;
 pub(super) mod fairness;
 pub(super) mod inline_data;
 pub(super) mod listing_attrs;
+pub(super) mod plan;
 pub(super) mod replay;
 pub(super) mod rounds;
 pub(super) mod wound_wait;

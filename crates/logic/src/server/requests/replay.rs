@@ -16,7 +16,8 @@
 //! whose next one does not come is waited for as one that does not say what it holds. The requests
 //! held meanwhile are bounded by those that clients may have under way.
 
-use super::conflicts::{Need, kept_of};
+use super::conflicts::Need;
+use super::plan::kept_of;
 use crate::server::api::{Bulk, By, Disk};
 use crate::server::mutant::Mutant;
 use crate::server::table::Waiting;

@@ -5,7 +5,7 @@
 //! one; so all rounds together look at each object once. An operation is done only when a walk over
 //! all objects has found none that is to be given up.
 
-use super::conflicts::Plan;
+use super::plan::Plan;
 use core::ops::Bound;
 use wire::{Fid, Right};
 

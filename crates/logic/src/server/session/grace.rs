@@ -13,7 +13,7 @@
 
 use crate::server::api::{Bulk, Event, Output};
 use crate::server::mutant::Mutant;
-use crate::server::requests::conflicts::Plan;
+use crate::server::requests::plan::Plan;
 use crate::server::watch::queues::Key;
 use crate::server::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

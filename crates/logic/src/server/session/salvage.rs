@@ -11,7 +11,7 @@
 
 use crate::aside;
 use crate::server::api::{Disk, Event, Output};
-use crate::server::requests::conflicts::Plan;
+use crate::server::requests::plan::Plan;
 use crate::server::session::machines::only_dates;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
