@@ -25,6 +25,19 @@ pub(crate) struct Confirm {
     pub(crate) whole: bool,
 }
 
+/// The transient rights that a request leaves to their holders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spares {
+    /// None: the caller's own machine must drop its kernel's pages, too.
+    Nothing,
+    /// That of the caller's machine.
+    Own,
+    /// All: no byte is changed. A read of locked pages that asks again whenever others take these
+    /// back would never end while the change waits for a name; and a look-up of that name, which
+    /// holds the lock that its machine must have to drop it, may wait for the pages.
+    Pages,
+}
+
 /// One holder of one object, if not all are looked at.
 pub(crate) type Only = Option<(SessionId, Fid)>;
 
@@ -54,13 +67,18 @@ impl Server {
 
     fn find_needs(&self, waiting: &Waiting, plan: &Plan, only: Only, needs: &mut Vec<Need>) {
         for dir in &plan.looks {
-            self.need_right(waiting, (*dir, Right::Shared), false, (only, needs));
+            self.need_right(waiting, (*dir, Right::Shared), Spares::Own, (only, needs));
         }
         for (dir, names) in &plan.names {
             self.need_names(waiting, (*dir, names), (only, needs));
         }
         for (fid, keep) in &plan.changes {
-            self.need_right(waiting, (*fid, *keep), false, (only, needs));
+            let spares = if plan.leaves_pages(*fid) {
+                Spares::Pages
+            } else {
+                Spares::Own
+            };
+            self.need_right(waiting, (*fid, *keep), spares, (only, needs));
             if *keep == Right::Shared && !plan.names_in(*fid) {
                 self.need_names(waiting, (*fid, &[]), (only, needs));
             }
@@ -72,10 +90,15 @@ impl Server {
             self.need_attr(waiting, *fid, (only, needs));
         }
         if let Some(used) = plan.uses {
-            self.need_right(waiting, used, plan.own_pages, (only, needs));
+            let spares = if plan.own_pages {
+                Spares::Nothing
+            } else {
+                Spares::Own
+            };
+            self.need_right(waiting, used, spares, (only, needs));
         }
         if let Some(fid) = plan.reads {
-            self.need_right(waiting, (fid, Right::Shared), false, (only, needs));
+            self.need_right(waiting, (fid, Right::Shared), Spares::Own, (only, needs));
         }
         self.need_gathered(plan, (only, needs));
     }
@@ -134,7 +157,7 @@ impl Server {
         &self,
         waiting: &Waiting,
         (fid, keep): (Fid, Right),
-        own_pages: bool,
+        spares: Spares,
         (only, needs): (Only, &mut Vec<Need>),
     ) {
         for (session, holder) in self.holders(fid, only) {
@@ -145,10 +168,13 @@ impl Server {
                 Some(Mutant::ForgetsTransients) => holder.right == Right::Transient,
                 _ => false,
             };
+            let only_pages = holder.right == Right::Transient;
             let in_the_way = if own {
-                own_pages && holder.right == Right::Transient
+                only_pages && spares == Spares::Nothing
             } else {
-                holder.right > keep && !self.goes_on_reading((session, holder), fid)
+                holder.right > keep
+                    && !(only_pages && spares == Spares::Pages)
+                    && !self.goes_on_reading((session, holder), fid)
             };
             if in_the_way && !spared {
                 needs.push(Need {

@@ -252,6 +252,11 @@ impl Plan {
         }
     }
 
+    /// Does it change this object's attributes, and none of its bytes?
+    pub(super) fn leaves_pages(&self, fid: Fid) -> bool {
+        self.resizes != Some(fid)
+    }
+
     pub(crate) fn change(&mut self, disk: &dyn Disk, fid: Fid) -> Result<(), Refusal> {
         let keep = kept_of(disk, fid)?;
         self.views.push((fid, View::Whole));
