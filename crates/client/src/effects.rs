@@ -95,7 +95,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
                 front.settle();
                 let body = wire::encode(&message);
                 if message.is_last() {
-                    link.send_last(body);
+                    link.send_behind(body, Bulk::empty());
                 } else {
                     link.send(body, bulk);
                 }

@@ -184,14 +184,14 @@ impl Link {
         self.send_as(body, bulk, false);
     }
 
-    /// The same for a message after which nothing is sent: it goes before no other.
-    pub fn send_last(&self, body: Vec<u8>) {
-        self.send_as(body, Bulk::empty(), true);
+    /// The same for a message that goes before no other, however short it is.
+    pub fn send_behind(&self, body: Vec<u8>, bulk: Bulk) {
+        self.send_as(body, bulk, true);
     }
 
-    fn send_as(&self, body: Vec<u8>, bulk: Bulk, last: bool) {
+    fn send_as(&self, body: Vec<u8>, bulk: Bulk, behind: bool) {
         match Outgoing::new(Kind::Message, body, bulk) {
-            Ok(message) => self.enqueue(message, last),
+            Ok(message) => self.enqueue(message, behind),
             Err(error) => {
                 tracing::error!(link = self.id.0, %error, "unsendable message, closing");
                 self.abort(CloseReason::Unsendable(error));
@@ -205,7 +205,7 @@ impl Link {
         }
     }
 
-    pub(crate) fn enqueue(&self, message: Outgoing, last: bool) {
+    pub(crate) fn enqueue(&self, message: Outgoing, behind: bool) {
         let mut out = self.out.lock();
         if out.stage != Stage::Open {
             return;
@@ -217,7 +217,7 @@ impl Link {
             return;
         }
         out.queued_bytes = queued_bytes;
-        out.queue.push(message, last);
+        out.queue.push(message, behind);
     }
 
     /// Writes what is queued, unless somebody is writing already (they will write this too). The

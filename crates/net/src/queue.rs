@@ -186,9 +186,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Queues a message; `last`: behind all that is queued, whatever its length.
-    pub(crate) fn push(&mut self, message: Outgoing, last: bool) {
-        if last || !message.is_swift() {
+    /// Queues a message; `behind`: behind all that is queued, whatever its length.
+    pub(crate) fn push(&mut self, message: Outgoing, behind: bool) {
+        if behind || !message.is_swift() {
             self.long.push_back(message);
         } else {
             self.swift.push_back(message);

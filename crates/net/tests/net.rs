@@ -270,7 +270,7 @@ fn a_slow_reader_gets_big_bulks_whole_and_nobody_waits_for_it() {
     }
     // More than the kernel's buffers hold: had flush waited for the reader, we were not here.
     assert!(link.queued_bytes() > 8 << 20, "{}", link.queued_bytes());
-    link.send_last(b"last".to_vec());
+    link.send_behind(b"last".to_vec(), Bulk::empty());
     link.send(b"swift".to_vec(), Bulk::empty());
     let mut frames = FrameReader::new(raw);
     let (mut number, mut swift_at) = (0, None);

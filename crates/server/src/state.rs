@@ -239,9 +239,10 @@ impl State {
                 to,
                 mut message,
                 bulk,
+                behind,
             } => {
                 self.seals.put_into(&mut message);
-                let bytes = self.send(to, &message, bulk, after);
+                let bytes = self.send(to, (&message, behind), bulk, after);
                 self.profile.sent(now, to, &message, bytes);
             }
             Output::Sync { ticket } => self.sync(ticket),
@@ -252,7 +253,13 @@ impl State {
     }
 
     /// How many bytes went beside it.
-    fn send(&mut self, to: Conn, message: &ToClient, bulk: Bulk, after: &mut After) -> u64 {
+    fn send(
+        &mut self,
+        to: Conn,
+        (message, behind): (&ToClient, bool),
+        bulk: Bulk,
+        after: &mut After,
+    ) -> u64 {
         let bytes = self.bulks.take(bulk);
         let beside = bytes.len() as u64;
         let Some(link) = self.links.get(&to) else {
@@ -261,8 +268,8 @@ impl State {
         self.sent.add(message.kind());
         let body = wire::encode(message);
         self.moved.sent += body.len() as u64 + beside;
-        if message.is_last() {
-            link.send_last(body);
+        if behind {
+            link.send_behind(body, bytes.into());
         } else {
             link.send(body, bytes.into());
         }

@@ -284,12 +284,18 @@ impl ServerRoom {
         world.trace(|| format!("{} > {output:?}", world.server_name(self.own)));
         world.meet(coverage::of_server(&output));
         match output {
-            Output::Send { to, message, bulk } => {
+            Output::Send {
+                to,
+                message,
+                bulk,
+                behind,
+            } => {
                 let units = match bulk {
                     0 => Units::new(),
                     bulk => self.disk_mut().release(bulk),
                 };
-                world.net.to_client(world, to, Beside { message, units });
+                let beside = Beside { message, units };
+                world.net.to_client(world, to, (beside, behind));
             }
             Output::Sync { ticket } => {
                 let (own, boot) = (self.own, self.disk().boots);

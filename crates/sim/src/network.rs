@@ -322,7 +322,12 @@ impl Network {
         });
     }
 
-    pub(crate) fn to_client(&self, world: &Rc<World>, conn: Conn, beside: Beside<ToClient>) {
+    pub(crate) fn to_client(
+        &self,
+        world: &Rc<World>,
+        conn: Conn,
+        (beside, behind): (Beside<ToClient>, bool),
+    ) {
         let Some(host) = self.owners.borrow().get(&conn).copied() else {
             return;
         };
@@ -335,7 +340,7 @@ impl Network {
             way: TO_CLIENT,
             long: !beside.units.is_empty(),
             keeps: last || matches!(beside.message, ToClient::Welcome(_)),
-            behind: last,
+            behind,
             answers,
             question: Question::asked(&beside.message),
         };

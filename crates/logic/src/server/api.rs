@@ -314,6 +314,9 @@ pub enum Output {
         message: ToClient,
         /// The bytes beside it; the room may let them go afterwards.
         bulk: Bulk,
+        /// It arrives behind all that was sent there before, bytes included. (Any other message may
+        /// overtake those that have bytes.)
+        behind: bool,
     },
     /// Make everything applied so far stable; answered by `Synced`.
     Sync {

@@ -406,8 +406,14 @@ impl Server {
     }
 
     fn send_bulk(&self, step: &mut Step<'_>, session: SessionId, message: ToClient, bulk: Bulk) {
+        let behind = message.is_last();
         match self.sessions.get(&session).and_then(|state| state.conn) {
-            Some(to) => step.out.push(Output::Send { to, message, bulk }),
+            Some(to) => step.out.push(Output::Send {
+                to,
+                message,
+                bulk,
+                behind,
+            }),
             None => step.discard(bulk),
         }
     }

@@ -58,6 +58,9 @@ pub(crate) struct Holder {
     /// The most that the disk believes it may hold: see `held`.
     pub(crate) noted: Right,
     pub(crate) asks: Vec<Ask>,
+    /// The last answer that granted it something and had the file's bytes beside it: on which
+    /// connection it left, and to which request.
+    pub(crate) bytes: Option<(Conn, RequestId)>,
 }
 
 impl Default for Holder {
@@ -72,6 +75,7 @@ impl Default for Holder {
             told: 0,
             noted: Right::None,
             asks: Vec::new(),
+            bytes: None,
         }
     }
 }

@@ -57,7 +57,9 @@ impl Machine for Hub {
         self.server.handle(now, input, &mut self.disk, &mut outputs);
         for output in outputs {
             match output {
-                Output::Send { to, message, bulk } => {
+                Output::Send {
+                    to, message, bulk, ..
+                } => {
                     let bytes = self.disk.bulks.remove(&bulk).unwrap_or_default();
                     let client = ((to - 1) % NEXT_CONN) as usize;
                     let packet = Packet::new(client, Load::Down(message), bytes);

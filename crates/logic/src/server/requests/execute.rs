@@ -68,6 +68,7 @@ impl Server {
             if grants.is_empty() && request.keeps {
                 self.grant_pages(session, fid, &mut grants);
             }
+            self.note_bytes((session, fid), (request.id, bulk), &grants);
         }
         let mut reply = Reply::from(outcome);
         reply.grants = grants;

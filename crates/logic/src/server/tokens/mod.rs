@@ -2,5 +2,6 @@
 
 pub(super) mod grants;
 pub(super) mod recall_batch;
+pub(super) mod recall_order;
 pub(super) mod returns;
 pub(super) mod sizes_told;

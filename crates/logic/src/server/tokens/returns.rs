@@ -60,7 +60,7 @@ impl Server {
         });
         self.note_asked(step.now, session, fid);
         self.hurry(step.now, session);
-        self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
+        self.send_recall(step, session, Recall { fid, epoch, what });
         epoch
     }
 
@@ -116,7 +116,7 @@ impl Server {
             }
         }
         for (session, recall) in again {
-            self.send(step, session, ToClient::Recall(recall));
+            self.send_recall(step, session, recall);
         }
     }
 

@@ -25,7 +25,8 @@ pub const SERVER: char = 'S';
 
 enum Load {
     ToServer(ToServer, Vec<u8>),
-    ToClient(ToClient, Vec<u8>),
+    /// True: nothing that was sent before it is overtaken by it.
+    ToClient(ToClient, Vec<u8>, bool),
     /// The server has ended the connection.
     Closed,
     /// From one client to another.
@@ -303,7 +304,9 @@ impl World {
         let old = &self.flying[at];
         let load = match &old.load {
             Load::ToServer(message, bytes) => Load::ToServer(message.clone(), bytes.clone()),
-            Load::ToClient(message, bytes) => Load::ToClient(message.clone(), bytes.clone()),
+            Load::ToClient(message, bytes, behind) => {
+                Load::ToClient(message.clone(), bytes.clone(), *behind)
+            }
             Load::Closed => Load::Closed,
             Load::Between(input, bytes) => Load::Between(input.clone(), bytes.clone()),
         };
@@ -320,7 +323,7 @@ impl World {
         if self.held.contains(&(packet.from, packet.to)) {
             let text = match &packet.load {
                 Load::ToServer(message, _) => show::to_server(&self.disk, message),
-                Load::ToClient(message, _) => show::to_client(&self.disk, message),
+                Load::ToClient(message, _, _) => show::to_client(&self.disk, message),
                 Load::Closed => "end of connection".into(),
                 Load::Between(input, _) => self.between_text(input).unwrap_or_default(),
             };
@@ -363,10 +366,11 @@ impl World {
                     bulk_len,
                 });
             }
-            Load::ToClient(message, bytes) => {
+            Load::ToClient(message, bytes, behind) => {
                 if !matches!(message, ToClient::Alive { .. }) {
                     let text = show::to_client(&self.disk, &message);
-                    self.say(format!("{from} -> {to} {text}"));
+                    let order = if behind { ", behind the bytes" } else { "" };
+                    self.say(format!("{from} -> {to} {text}{order}"));
                 }
                 let (message, bulk_len) = (Box::new(message), bytes.len() as u32);
                 self.client(to, client::Input::Message { message, bulk_len }, &bytes);
@@ -547,12 +551,17 @@ impl World {
             .handle(self.now, input, &mut self.disk, &mut outputs);
         for output in outputs {
             match output {
-                Output::Send { to, message, bulk } => {
+                Output::Send {
+                    to,
+                    message,
+                    bulk,
+                    behind,
+                } => {
                     let bytes = self.disk.bulks.remove(&bulk).unwrap_or_default();
                     let by_conn = |(_, machine): &(&char, &Machine)| machine.conn == Some(to);
                     let name = self.machines.iter().find(by_conn).map(|(name, _)| *name);
                     if let Some(name) = name {
-                        let load = Load::ToClient(message, bytes);
+                        let load = Load::ToClient(message, bytes, behind);
                         self.send(Packet {
                             from: SERVER,
                             to: name,
