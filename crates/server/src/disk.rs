@@ -194,8 +194,8 @@ impl Disk for StoreDisk<'_> {
         self.store.newest()
     }
 
-    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
-        self.held.note((session, fid, most));
+    fn note_held(&mut self, (session, fid): (SessionId, Fid), most: Right, less: bool) {
+        self.held.note((session, fid, most), less);
     }
 
     fn note_away(&mut self, session: SessionId, away: bool) {

@@ -38,6 +38,8 @@ pub(crate) struct HeldLog {
     file: Option<File>,
     /// Not written yet.
     buffer: Vec<u8>,
+    /// Nor this, which comes behind the changes of the step.
+    lowered: Vec<u8>,
     written: u64,
     rewritten: u64,
 }
@@ -174,6 +176,7 @@ impl HeldLog {
             _dir: dir,
             file: None,
             buffer: Vec::new(),
+            lowered: Vec::new(),
             written: 0,
             rewritten: 0,
         };
@@ -219,11 +222,23 @@ impl HeldLog {
         Ok(())
     }
 
-    /// A client may hold so much from now on.
-    pub(crate) fn note(&mut self, line: Line) {
+    /// A client may hold so much from now on; `less` than before: it is written when the changes
+    /// are from which that follows.
+    pub(crate) fn note(&mut self, line: Line, less: bool) {
         if self.file.is_some() {
-            self.buffer.extend(record(line));
+            let buffer = if less {
+                &mut self.lowered
+            } else {
+                &mut self.buffer
+            };
+            buffer.extend(record(line));
         }
+    }
+
+    /// The changes of this step are written: hands the rest of its notes to the operating system.
+    pub(crate) fn write_lowered(&mut self) {
+        self.buffer.append(&mut self.lowered);
+        self.write_out();
     }
 
     /// All clients of the last run have said what they hold: from now on nothing is missing.
@@ -266,7 +281,7 @@ impl HeldLog {
     /// The next run must not believe what is left of it.
     fn give_up(&mut self, why: &str) {
         self.file = None;
-        self.buffer = Vec::new();
+        (self.buffer, self.lowered) = (Vec::new(), Vec::new());
         tracing::warn!(
             why,
             "what clients hold cannot be noted: after a restart all clients are waited for"
@@ -306,19 +321,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut log, held) = HeldLog::open(dir.path(), &[]);
         assert_eq!(sorted(held), vec![]);
-        log.note((7, fid(1), Right::Shared));
-        log.note((7, fid(2), Right::Exclusive));
-        log.note((8, fid(2), Right::Shared));
-        log.note((9, fid(3), Right::Shared));
-        log.note((7, fid(1), Right::None));
-        log.write_out();
-        log.note((8, fid(4), Right::Exclusive));
+        log.note((7, fid(1), Right::Shared), false);
+        log.note((7, fid(2), Right::Exclusive), false);
+        log.note((8, fid(2), Right::Shared), false);
+        log.note((9, fid(3), Right::Shared), false);
+        log.note((7, fid(1), Right::None), true);
+        log.write_lowered();
+        log.note((8, fid(4), Right::Exclusive), false);
         drop(log);
         let (mut log, held) = HeldLog::open(dir.path(), &[7, 8]);
         let left = vec![(7, 2, Right::Exclusive), (8, 2, Right::Shared)];
         assert_eq!(sorted(held), left);
-        log.note((8, fid(2), Right::None));
+        log.note((8, fid(2), Right::None), true);
         log.write_out();
+        let (_, held) = HeldLog::open(dir.path(), &[7, 8]);
+        assert_eq!(sorted(held), left, "the step's changes are not written yet");
         log.shorten([(7, fid(2), Right::Exclusive)].into_iter());
         let (_, held) = HeldLog::open(dir.path(), &[7, 8]);
         assert_eq!(sorted(held), vec![(7, 2, Right::Exclusive)]);
@@ -328,7 +345,7 @@ mod tests {
     fn what_is_damaged_or_of_another_run_of_the_machine_is_not_believed() {
         let dir = tempfile::tempdir().unwrap();
         let (mut log, _) = HeldLog::open(dir.path(), &[]);
-        log.note((7, fid(2), Right::Exclusive));
+        log.note((7, fid(2), Right::Exclusive), false);
         log.write_out();
         let bytes = fs::read(dir.path().join("held")).unwrap();
         let machine = machine_run(dir.path()).unwrap();
@@ -349,12 +366,12 @@ mod tests {
         // There are sessions, and no file: a failure of the machine, or an older server.
         let (mut log, held) = HeldLog::open(dir.path(), &[7]);
         assert_eq!(held, None);
-        log.note((8, fid(2), Right::Exclusive));
+        log.note((8, fid(2), Right::Exclusive), false);
         log.write_out();
         drop(log);
         let (mut log, held) = HeldLog::open(dir.path(), &[7, 8]);
         assert_eq!(held, None);
-        log.note((8, fid(2), Right::Exclusive));
+        log.note((8, fid(2), Right::Exclusive), false);
         log.complete();
         log.write_out();
         let (_, held) = HeldLog::open(dir.path(), &[8]);

@@ -171,7 +171,7 @@ impl State {
         if let Some(share) = share {
             share.note(self.machine.promised_log_bytes());
         }
-        // Before the changes that it may be about: a note that comes too early does no harm.
+        // Before the changes that it may be about: that a client holds more may be noted too early.
         self.held.write_out();
         let mut written = if logged { store.write_out() } else { Ok(()) };
         drop(alone);
@@ -182,6 +182,7 @@ impl State {
             // Not one of these may be carried out: the changes that they report could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
         }
+        self.held.write_lowered();
         let stepped = net::clock::now_ns();
         self.profile.stepped(kind, stepped.saturating_sub(now));
         for output in outputs.drain(..) {

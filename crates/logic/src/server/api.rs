@@ -221,8 +221,10 @@ pub trait Disk {
     /// The latest time that it remembers: of a change, or one that it was told of.
     fn newest(&self) -> Time;
     /// Remembers over restarts of the server's process that a client may hold so much of an object
-    /// from now on, and no more: `Exclusive` if nobody else may look at it, `None` nothing.
-    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right);
+    /// from now on, and no more: `Exclusive` if nobody else may look at it, `None` nothing. `less`:
+    /// than before. That counts only when the changes of this step are written: it may follow from
+    /// one of them.
+    fn note_held(&mut self, at: (SessionId, Fid), most: Right, less: bool);
     /// Remembers over restarts, and over failures of the machine, that a session is away, or is so
     /// no more.
     fn note_away(&mut self, session: SessionId, away: bool);

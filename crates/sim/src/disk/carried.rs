@@ -28,9 +28,7 @@ impl DiskRoom {
 
     /// The tokens that sessions of the last run may hold, if they are known.
     pub(crate) fn may_hold(&self) -> Option<Vec<(SessionId, Fid, Right)>> {
-        let held = self.may_hold.iter();
-        let held = held.map(|(&(session, fid), &right)| (session, fid, right));
-        self.all_held.then(|| held.collect())
+        self.all_held.then(|| self.holder_notes.all())
     }
 
     /// The last record that is left of the runs before this one.
@@ -67,7 +65,7 @@ impl DiskRoom {
             shaken: false,
             wall,
             walls: Rc::clone(&self.walls),
-            may_hold: self.may_hold.clone(),
+            holder_notes: self.holder_notes.clone(),
             all_held: self.all_held,
             limits: self.limits,
             broken: Rc::clone(&self.broken),
@@ -90,7 +88,7 @@ impl DiskRoom {
     /// The machine loses its power while the directory is at rest: it keeps what is stable, and the
     /// notes of what clients hold count no more. The next opening looks whether all is there.
     pub(crate) fn power_at_rest(&mut self, keep: Keep) {
-        self.may_hold.clear();
+        self.holder_notes.lose();
         self.all_held = false;
         self.volume.power_at_rest(keep);
     }

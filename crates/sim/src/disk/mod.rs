@@ -5,6 +5,7 @@
 //! lengths are whole units. Only in front of the real store do stamps become bytes.
 
 mod carried;
+mod holder_notes;
 mod limits;
 mod power;
 mod reference;
@@ -19,6 +20,7 @@ use crate::exec::Sched;
 use crate::rng::Rng;
 use crate::wrong::Wrong;
 pub(crate) use carried::Share;
+use holder_notes::HolderNotes;
 use logic::server::{Bulk, By, Disk};
 pub(crate) use power::Restored;
 use reference::Reference;
@@ -121,7 +123,7 @@ pub(crate) struct DiskRoom {
     pub(crate) walls: Rc<Cell<[Time; 2]>>,
     /// The tokens that clients may hold; and are these all? A power failure loses what was not
     /// synced, and none of these notes is.
-    may_hold: BTreeMap<(SessionId, Fid), Right>,
+    holder_notes: HolderNotes,
     pub(crate) all_held: bool,
     /// How much the volume may have now; and how that was not kept.
     limits: Option<Limits>,
@@ -171,7 +173,7 @@ impl DiskRoom {
             shaken: false,
             wall,
             walls: Rc::new(Cell::new([Time::MAX, 0])),
-            may_hold: BTreeMap::new(),
+            holder_notes: HolderNotes::default(),
             all_held: true,
             limits: None,
             broken: Rc::default(),
@@ -240,20 +242,6 @@ impl DiskRoom {
         self.written = self.volume.position();
         self.logged = false;
         self.shaken = self.troubled;
-        Ok(())
-    }
-
-    /// Hands what was applied to the operating system.
-    pub(crate) fn write_out(&mut self) -> Result<(), String> {
-        if !std::mem::take(&mut self.logged) {
-            return Ok(());
-        }
-        self.volume.write_out()?;
-        self.written = self.volume.position();
-        self.tend_at = self.tend_at.or(Some(0));
-        if std::mem::take(&mut self.firm) {
-            self.volume.sync()?;
-        }
         Ok(())
     }
 
@@ -464,8 +452,8 @@ impl Disk for DiskRoom {
         self.volume.newest()
     }
 
-    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
-        self.may_hold.insert((session, fid), most);
+    fn note_held(&mut self, at: (SessionId, Fid), most: Right, less: bool) {
+        self.holder_notes.note(at, most, less);
     }
 
     fn note_away(&mut self, session: SessionId, away: bool) {

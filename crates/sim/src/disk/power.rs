@@ -41,12 +41,32 @@ impl DiskRoom {
         self.stable = self.stable.max(position);
     }
 
+    /// Hands what was applied to the operating system.
+    pub(crate) fn write_out(&mut self) -> Result<(), String> {
+        let written = self.write_changes();
+        self.holder_notes.end_step(written.is_ok());
+        written
+    }
+
+    fn write_changes(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.logged) {
+            return Ok(());
+        }
+        self.volume.write_out()?;
+        self.written = self.volume.position();
+        self.tend_at = self.tend_at.or(Some(0));
+        if std::mem::take(&mut self.firm) {
+            self.volume.sync()?;
+        }
+        Ok(())
+    }
+
     /// The power fails and comes back.
     /// `alone`: clients live on, and ask again for what is undone.
     pub(crate) fn power(&mut self, keep: Keep, alone: bool) -> Result<(), Wrong> {
         let begin = self.sched.moment();
         self.bulks.clear();
-        self.may_hold.clear();
+        self.holder_notes.lose();
         self.all_held = false;
         let kept = self
             .volume

@@ -236,7 +236,7 @@ impl Disk for TinyDisk {
         0
     }
 
-    fn note_held(&mut self, _: SessionId, _: Fid, _: wire::Right) {}
+    fn note_held(&mut self, _: (SessionId, Fid), _: wire::Right, _: bool) {}
 
     fn note_away(&mut self, _: SessionId, _: bool) {}
 

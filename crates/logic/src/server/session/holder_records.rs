@@ -1,7 +1,8 @@
 //! The disk's records of what each client may hold, for the time after a restart.
 //!
 //! Guarantees: each grant to a client, and each change that it has not confirmed, is noted before
-//! it can know of it, with the step that makes it; each token that it no longer holds is noted too.
+//! it can know of it, with the step that makes it; each token that it no longer holds is noted too,
+//! behind what the step changes on the disk: that a silent client is away is such a change.
 //! So the disk never knows of less than clients hold, as long as it keeps what it was told.
 
 use crate::server::{Server, Step};
@@ -22,8 +23,9 @@ impl Server {
             if holder.noted == most {
                 continue;
             }
+            let less = most < holder.noted;
             holder.noted = most;
-            step.disk.note_held(session, fid, most);
+            step.disk.note_held((session, fid), most, less);
             if most == Right::None {
                 self.tidy(fid, session);
             }

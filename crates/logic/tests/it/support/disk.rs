@@ -751,10 +751,10 @@ impl Disk for MemoryDisk {
         0
     }
 
-    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
+    fn note_held(&mut self, at: (SessionId, Fid), most: Right, _: bool) {
         match most {
-            Right::None => drop(self.held.remove(&(session, fid))),
-            most => drop(self.held.insert((session, fid), most)),
+            Right::None => drop(self.held.remove(&at)),
+            most => drop(self.held.insert(at, most)),
         }
     }
 
