@@ -67,12 +67,12 @@ impl Server {
         })
     }
 
-    /// Does it show something of a file that an earlier request is about to change or to write, for
-    /// which this machine has given up what it had of the file? It would have to be asked for that
-    /// once more, and with programs that look again and again on some machines the change would
-    /// never come. A client that is asked for something is served first: also if it is to confirm a
-    /// change, since the call that made it may have to look at what it has done before it can
-    /// return.
+    /// Does it show something of a file that an earlier request is about to change, or read what it
+    /// is about to write, for which this machine has given up what it had of the file? It would
+    /// have to be asked for that once more, and with programs that look again and again on some
+    /// machines the change would never come. A client that is asked for something is served first:
+    /// also if it is to confirm a change, since the call that made it may have to look at what it
+    /// has done before it can return.
     fn waits_for_change(&self, disk: &dyn Disk, waiting: &Waiting, plan: &Plan) -> bool {
         let state = self.sessions.get(&waiting.session);
         let asked = state.is_some_and(|state| !state.confirm_asked.is_empty());
@@ -90,16 +90,18 @@ impl Server {
         })
     }
 
-    /// Has the machine of this request given this file up for that change or write, and is nothing
-    /// of it waited for any more? (A read that came while something is waited for may hold a page
-    /// that the kernel must drop first.)
+    /// Has the machine of this request given this file up for that change, or its read for that
+    /// write, and is nothing of it waited for any more? (A read that came while something is waited
+    /// for may hold a page that the kernel must drop first; and a look-up, which holds the lock of
+    /// a directory, does not wait for a write.)
     fn gave_way(&self, disk: &dyn Disk, waiting: &Waiting, (change, fid): (&Waiting, Fid)) -> bool {
         if !change.gave_up.contains(&(waiting.session, fid)) {
             return false;
         }
         self.plan(disk, change).is_ok_and(|plan| {
             let all = (fid, Right::None);
-            let takes = plan.changes.contains(&all) || plan.uses == Some(all);
+            let reads = matches!(waiting.request.op, Op::Read { .. });
+            let takes = plan.changes.contains(&all) || (reads && plan.uses == Some(all));
             let owes = |fid: Fid| {
                 !self
                     .needs_of(change, &plan, (waiting.session, fid))
