@@ -24,9 +24,9 @@ const PROMPT_NS: Time = SECOND;
 /// Exchanges that a call has to itself, when all want the same: the call before it is confirmed,
 /// what others have been told is taken back, the call itself, and one that crossed another.
 const EXCHANGES: Time = 4;
-/// And one where more than a quarter of the calls are renames: one is put back so that another can
-/// go first, and its kernel looks the names up again.
-const LOOKS_AGAIN: Time = 1;
+/// And two where more than a quarter of the calls are renames: one is put back so that another can
+/// go first, and its kernel looks the names up again, and asks for the directory's attributes.
+const LOOKS_AGAIN: Time = 2;
 
 impl World {
     pub(crate) fn stages(self: &Rc<Self>) -> Option<Judged> {
