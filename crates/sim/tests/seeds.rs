@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 63] = [
+const FAILED_ONCE: [u64; 67] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -75,6 +75,10 @@ const FAILED_ONCE: [u64; 63] = [
     145_188_284,
     146_038_173,
     148_002_973,
+    149_445_813,
+    149_476_047,
+    149_742_233,
+    149_935_984,
 ];
 
 /// The result of [`run_traced`].

@@ -139,9 +139,26 @@ impl Client {
         } else {
             self.learn(fid, attr, vouched);
         }
-        self.start(step, ticket);
+        if !self.serves() && self.is_store(ticket) {
+            // The server may not have said yet that the file was taken; see `lose_stores`.
+            self.parked.push(ticket);
+        } else {
+            self.start(step, ticket);
+        }
         self.unpark(step, fid);
         self.retire(step, fid);
+    }
+
+    /// Is it what was stored into pages?
+    fn is_store(&self, ticket: Ticket) -> bool {
+        let how = self.calls.get(&ticket).map(|running| &running.call);
+        matches!(
+            how,
+            Some(Call::Write {
+                how: How::Paged,
+                ..
+            })
+        )
     }
 
     /// A claim was refused: the file is gone.

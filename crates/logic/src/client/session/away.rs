@@ -51,6 +51,7 @@ impl Client {
         self.renew(step, self.reassertion.since);
         // Earlier statements that the server has not heard.
         self.state_again(step);
+        self.repeat_held_back(step);
         self.resolve_all(step);
     }
 

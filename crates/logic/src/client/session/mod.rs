@@ -6,6 +6,7 @@ pub(super) mod lease;
 pub(super) mod leave;
 pub(super) mod liveness;
 pub(super) mod reassert;
+pub(super) mod repeat_order;
 pub(super) mod requests;
 pub(super) mod unstable;
 pub(super) mod versions;

@@ -10,7 +10,7 @@ use crate::client::api::{Call, How};
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use crate::footprint::{Deed, Footprint};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, Time, ToServer, Unseen};
@@ -25,6 +25,8 @@ pub(crate) struct Reassertion {
     /// The versions of files with changed bytes, as they were then. Until it is known whether the
     /// token was taken an answer may tell of what others have made of the file.
     pub(crate) bases: BTreeMap<Fid, u64>,
+    /// Requests that are to be repeated later.
+    pub(crate) held_back: BTreeSet<RequestId>,
 }
 
 impl Client {

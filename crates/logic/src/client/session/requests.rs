@@ -249,6 +249,7 @@ impl Client {
                     return self.ask_later(step.now, id);
                 }
                 self.on_reply(step, id, reply, bulk_len);
+                self.repeat_held_back(step);
             }
             ToClient::Recall(recall) => self.on_recall(step, recall),
             ToClient::Confirm { request } => self.on_confirm(step, request),
@@ -361,11 +362,7 @@ impl Client {
         if !ids.is_empty() {
             self.await_word(step.now);
         }
-        for id in ids {
-            if !self.refuses_as_too_new(step, id) {
-                self.send_request(step, id);
-            }
-        }
+        self.repeat_in_order(step, ids);
     }
 
     pub(crate) fn state_again(&mut self, step: &mut Step<'_>) {
