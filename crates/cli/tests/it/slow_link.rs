@@ -11,8 +11,26 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+const CLIENTS: [&str; 2] = ["writer", "reader"];
 const MBIT: u32 = 16;
 const PIECE: usize = 1 << 20;
+
+/// A cell with a mount on each of two machines; any user may write there.
+fn cell() -> Machines {
+    let mut machines = Machines::new(&[&["server"], &CLIENTS[..]].concat());
+    machines.make_cell(("server", &CLIENTS), "/srv/a", "true");
+    // Root of a client is nobody here.
+    let mount = "ariel mount server:7070 /mnt";
+    machines.must(
+        "server",
+        &format!("{mount} --credentials /srv/a/cell/machine"),
+    );
+    machines.must("server", "chmod 777 /mnt; ariel umount /mnt");
+    for client in CLIENTS {
+        machines.must(client, &format!("{mount} --cache-mib 1024"));
+    }
+    machines
+}
 
 #[test]
 fn a_file_that_is_written_back_over_a_slow_link_is_waited_for_and_whole() {
@@ -21,19 +39,7 @@ fn a_file_that_is_written_back_over_a_slow_link_is_waited_for_and_whole() {
         return;
     }
     let mib = if long() { 224 } else { 8 };
-    let clients = ["writer", "reader"];
-    let mut machines = Machines::new(&[&["server"], &clients[..]].concat());
-    machines.make_cell(("server", &clients), "/srv/a", "true");
-    // Root of a client is nobody here.
-    let mount = "ariel mount server:7070 /mnt";
-    machines.must(
-        "server",
-        &format!("{mount} --credentials /srv/a/cell/machine"),
-    );
-    machines.must("server", "chmod 777 /mnt; ariel umount /mnt");
-    for client in clients {
-        machines.must(client, &format!("{mount} --cache-mib 1024"));
-    }
+    let mut machines = cell();
     machines.slow(MBIT);
     let pieces: Vec<Vec<u8>> = {
         let mut random = Random(11);
@@ -61,7 +67,7 @@ fn a_file_that_is_written_back_over_a_slow_link_is_waited_for_and_whole() {
     let names = fs::read_dir(machines.at("reader", "/mnt")).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["file"], "something was set aside");
-    for client in clients {
+    for client in CLIENTS {
         machines.must(client, "ariel umount /mnt");
     }
 }
@@ -75,18 +81,7 @@ fn a_reader_gets_on_beside_a_machine_that_writes_without_end() {
     if !can_have_machines(test) || !has_program(test, "tc") {
         return;
     }
-    let clients = ["writer", "reader"];
-    let mut machines = Machines::new(&[&["server"], &clients[..]].concat());
-    machines.make_cell(("server", &clients), "/srv/a", "true");
-    let mount = "ariel mount server:7070 /mnt";
-    machines.must(
-        "server",
-        &format!("{mount} --credentials /srv/a/cell/machine"),
-    );
-    machines.must("server", "chmod 777 /mnt; ariel umount /mnt");
-    for client in clients {
-        machines.must(client, mount);
-    }
+    let mut machines = cell();
     fs::write(machines.at("writer", "/mnt/file"), vec![1; LEN]).unwrap();
     let reader = File::open(machines.at("reader", "/mnt/file")).unwrap();
     let mut piece = vec![0; PIECE];
@@ -120,7 +115,7 @@ fn a_reader_gets_on_beside_a_machine_that_writes_without_end() {
         "one of the two waits for the other"
     );
     drop(reader);
-    for client in clients {
+    for client in CLIENTS {
         machines.must(client, "ariel umount /mnt");
     }
 }
