@@ -139,26 +139,9 @@ impl Client {
         } else {
             self.learn(fid, attr, vouched);
         }
-        if !self.serves() && self.is_store(ticket) {
-            // The server may not have said yet that the file was taken; see `lose_stores`.
-            self.parked.push(ticket);
-        } else {
-            self.start(step, ticket);
-        }
+        self.start(step, ticket);
         self.unpark(step, fid);
         self.retire(step, fid);
-    }
-
-    /// Is it what was stored into pages?
-    fn is_store(&self, ticket: Ticket) -> bool {
-        let how = self.calls.get(&ticket).map(|running| &running.call);
-        matches!(
-            how,
-            Some(Call::Write {
-                how: How::Paged,
-                ..
-            })
-        )
     }
 
     /// A claim was refused: the file is gone.
@@ -299,6 +282,11 @@ impl Client {
         let held = self.node(fid).right == Right::Exclusive;
         if !self.options.announced || shares {
             return false;
+        }
+        if held && !self.serves() && !self.reassertion.parts.is_empty() {
+            // It may be had anew, and the server has not said yet whether it was taken before.
+            self.parked.push(ticket);
+            return true;
         }
         if held {
             return self.stores_wait(step, ticket, fid);

@@ -27,6 +27,8 @@ pub(crate) struct Reassertion {
     pub(crate) bases: BTreeMap<Fid, u64>,
     /// Requests that are to be repeated later.
     pub(crate) held_back: BTreeSet<RequestId>,
+    /// The last request that was to be repeated.
+    pub(crate) repeated: RequestId,
 }
 
 impl Client {

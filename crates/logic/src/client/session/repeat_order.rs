@@ -3,10 +3,11 @@
 //! A client that comes back does not know yet which of its files others have had. A request that is
 //! repeated may bring it such a file again; a write-back of bytes from before would then be
 //! accepted, over what others have written meanwhile. So an open, a claim or a write of a file with
-//! changed bytes is repeated when the server has said what it took; of a file that was taken the
-//! write-backs come first: the server refuses them, but for those that it had done before.
+//! changed bytes is repeated when the server has said what it took, and the write-backs of the file
+//! come first: if it was taken, the server refuses them, but for those that it had done before.
 //!
-//! Guarantee: as long as a write-back of such a file is not answered, no request brings the file.
+//! Guarantee: as long as a write-back from before is not answered, no repeated request brings its
+//! file.
 
 use super::requests::{Sent, Why};
 use crate::client::{Client, Step};
@@ -33,6 +34,7 @@ impl Client {
     /// On a new connection: these are repeated, now or later.
     pub(crate) fn repeat_in_order(&mut self, step: &mut Step<'_>, ids: Vec<RequestId>) {
         self.reassertion.held_back.clear();
+        self.reassertion.repeated = ids.last().copied().unwrap_or(0);
         for id in ids {
             if self.refuses_as_too_new(step, id) {
                 continue;
@@ -68,7 +70,8 @@ impl Client {
         if !self.reassertion.parts.is_empty() {
             return self.reassertion.bases.contains_key(&fid);
         }
+        let mut before = self.requests.range(..=self.reassertion.repeated);
         let first = |sent: &Sent| writes_back(sent) && file_of(sent) == Some(fid);
-        self.stranded.contains_key(&fid) && !writes_back(sent) && self.requests.values().any(first)
+        !writes_back(sent) && before.any(|(_, sent)| first(sent))
     }
 }

@@ -5,8 +5,9 @@
 //! end would keep another one from ever reading what its kernel caches: each write takes the right
 //! of the last read back.
 //!
-//! Guarantee: bytes that were granted come before the recall of that grant, on a connection that
-//! lives. So each write lets one read through at least.
+//! Guarantee: the bytes of a read that were granted come before the recall of that grant, on a
+//! connection that lives. So each write lets one read through at least. (Bytes that come with other
+//! answers are not asked for again.)
 
 use crate::server::api::Bulk;
 use crate::server::{Output, Server, Step};
