@@ -119,6 +119,7 @@ impl Client {
         let op = Op::GetAttr { fid };
         self.note_sent(&op);
         self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
+        self.show_before_answer(step, id);
         true
     }
 }

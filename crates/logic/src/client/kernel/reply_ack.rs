@@ -113,6 +113,9 @@ impl Client {
         let Some(unseen) = unseen else {
             return self.confirm(step, id);
         };
+        if self.kernel.acks.holds(id) {
+            return; // it is shown, whatever the kernel makes of the answer
+        }
         let wrote = match running.call {
             Call::Write {
                 fid, offset, len, ..
@@ -180,7 +183,9 @@ impl Client {
             .copied()
             .collect();
         let names = unseen.names.clone();
-        self.await_digestion((step.now, 0), id, unseen, None);
+        if !self.kernel.acks.holds(id) {
+            self.await_digestion((step.now, 0), id, unseen, None);
+        }
         // Else the kernel has dropped them already, and kept none since.
         for (dir, name) in names.into_iter().filter(|_| !doubted) {
             self.drop_moved(step, id, dir, name);
@@ -221,9 +226,36 @@ impl Client {
         let asked = self.requests.contains_key(&request);
         if unfinished || asked || self.prove(step, request) {
             self.confirms.insert(request);
+            self.show_before_answer(step, request);
         } else {
             self.say(step, ToServer::Confirmed { request });
         }
+    }
+
+    /// The answer to a change of attributes waits for the server, which is asked for them once more
+    /// and may wait for others that have changed them, too, and whose answers wait likewise. So the
+    /// kernel drops what it knows of them: programs that look there are shown the change before it
+    /// is answered.
+    pub(crate) fn show_before_answer(&mut self, step: &mut Step<'_>, id: RequestId) {
+        if !self.confirms.contains(&id) || self.kernel.acks.holds(id) {
+            return;
+        }
+        let asks_again = |ticket| {
+            let running = self.calls.get(ticket);
+            let running = running.or_else(|| self.abandoned.get(ticket));
+            running.is_some_and(|running| running.set.is_some())
+        };
+        let mut unfinished = self.unfinished.iter();
+        let Some((_, (_, unseen))) =
+            unfinished.find(|(ticket, (of, _))| *of == id && asks_again(ticket))
+        else {
+            return;
+        };
+        let Some(unseen) = unseen.clone() else {
+            return self.confirm(step, id);
+        };
+        self.await_digestion((step.now, 0), id, unseen, None);
+        self.prove(step, id);
     }
 
     /// The server wants to know whether this one has been seen; false if there is nothing to prove.

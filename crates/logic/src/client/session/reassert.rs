@@ -122,7 +122,8 @@ impl Client {
         let answered = self
             .unfinished
             .iter()
-            .map(|(&ticket, (id, _))| (ticket, *id));
+            .map(|(&ticket, (id, _))| (ticket, *id))
+            .filter(|(_, id)| !self.kernel.is_unseen(*id));
         asked
             .chain(answered)
             .filter_map(|(ticket, id)| self.touches(id, self.called(ticket)?))
