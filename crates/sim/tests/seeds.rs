@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 67] = [
+const FAILED_ONCE: [u64; 69] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -79,6 +79,8 @@ const FAILED_ONCE: [u64; 67] = [
     149_476_047,
     149_742_233,
     149_935_984,
+    152_392_430,
+    154_039_187,
 ];
 
 /// The result of [`run_traced`].

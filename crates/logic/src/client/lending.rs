@@ -345,7 +345,7 @@ impl Client {
     fn is_filling(&self, of: &Capability) -> bool {
         let blocks = of.first..of.first + u64::from(of.count);
         let mut found = self.cache.span(of.fid, blocks).flatten();
-        found.any(|(_, state)| state == BlockState::Filling)
+        found.any(|(_, state)| state.is_filling())
     }
 
     /// Answers a question with what is here.

@@ -203,16 +203,18 @@ pub(crate) struct Node {
     pub(crate) doubtful: u32,
 }
 
-/// When blocks of a file were asked for.
+/// Which fill asked for blocks of a file, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FillStart {
+    pub(crate) fill: u64,
     pub(crate) edits: u64,
     unshared: Epoch,
 }
 
 impl Node {
-    pub(crate) fn fill_start(&self) -> FillStart {
+    pub(crate) fn fill_start(&self, fill: u64) -> FillStart {
         FillStart {
+            fill,
             edits: self.edits,
             unshared: self.unshared,
         }

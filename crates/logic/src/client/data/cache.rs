@@ -11,6 +11,7 @@
 //! way, stay beyond that; reads then still find a few slots, so that they do not wait for blocks
 //! that cannot leave.
 
+mod arrival;
 mod block_order;
 mod kept;
 mod leaving;
@@ -31,8 +32,8 @@ const NONE: Slot = Slot::MAX;
 /// The state of a slot's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
-    /// Waits for its bytes.
-    Filling,
+    /// Waits for the bytes of this fill.
+    Filling(u64),
     /// As at the server.
     Clean,
     /// Changed; since when.
@@ -89,6 +90,8 @@ pub(crate) struct Cache {
     /// How many are between these.
     listed: u32,
     dirty: u32,
+    /// How many fills were begun.
+    fills: u64,
     changed: BTreeMap<Fid, Changed>,
     by_volume: ByVolume,
     /// Blocks that are kept for other machines.
@@ -115,6 +118,7 @@ impl Cache {
             newest: NONE,
             listed: 0,
             dirty: 0,
+            fills: 0,
             changed: BTreeMap::new(),
             by_volume: ByVolume::default(),
             keeping: kept::Keeping::default(),
@@ -414,15 +418,6 @@ impl Cache {
         }
     }
 
-    /// Gives up the blocks of a file that wait for their bytes.
-    pub(crate) fn drop_filling(&mut self, fid: Fid) {
-        let filling = |(block, _, state)| (state == BlockState::Filling).then_some(block);
-        let blocks: Vec<u64> = self.blocks(fid, 0).filter_map(filling).collect();
-        for block in blocks {
-            self.drop_block(fid, block);
-        }
-    }
-
     /// The blocks of a file from the first one on that is dirty or on its way to the server.
     pub(crate) fn changed_blocks(
         &self,
@@ -438,7 +433,7 @@ impl Cache {
         debug_assert!(
             self.changed_blocks(fid)
                 .take_while(|(at, _, _)| *at < block)
-                .all(|(_, _, state)| matches!(state, BlockState::Clean | BlockState::Filling))
+                .all(|(_, _, state)| matches!(state, BlockState::Clean | BlockState::Filling(_)))
         );
         if let Some(changed) = self.changed.get_mut(&fid) {
             changed.from = changed.from.max(block);
@@ -464,7 +459,7 @@ impl Cache {
                 self.dirty += 1;
                 self.by_volume.count(fid.volume, state, true);
             }
-            BlockState::Filling => {}
+            BlockState::Filling(_) => {}
         }
     }
 
@@ -486,7 +481,7 @@ impl Cache {
                 self.by_volume
                     .count(fid.volume, self.entries[slot as usize].state, false);
             }
-            BlockState::Filling => {}
+            BlockState::Filling(_) => {}
         }
     }
 }
@@ -510,7 +505,7 @@ mod tests {
         cache.set(slots[1], BlockState::Dirty(2));
         assert_eq!(cache.take(fid, 13, BlockState::Clean), Some(slots[2]));
         assert!(cache.available(1) && !cache.available(2));
-        cache.set(slots[2], BlockState::Filling);
+        cache.set(slots[2], BlockState::Filling(1));
         assert_eq!(cache.take(fid, 14, BlockState::Clean), None);
         assert_eq!((cache.dirty(), cache.used()), (2, 3));
         assert!(cache.fits(fid, 11..14) && !cache.fits(fid, 10..12));

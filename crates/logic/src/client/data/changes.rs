@@ -45,7 +45,7 @@ impl ByVolume {
     /// A block in this state counts, or counts no more.
     pub(super) fn count(&mut self, volume: u32, state: BlockState, more: bool) {
         let times = match state {
-            BlockState::Filling | BlockState::Clean => return,
+            BlockState::Filling(_) | BlockState::Clean => return,
             BlockState::Dirty(_) | BlockState::Sending(None) => 1,
             BlockState::Sending(Some(_)) => 2,
         };

@@ -6,7 +6,6 @@
 //! removes it before its bytes have come. The kernel of this machine hears of the new name and of
 //! its directory's times.
 
-use super::cache::BlockState;
 use super::stranded::Phase;
 use crate::aside;
 use crate::client::api::Output;
@@ -228,7 +227,7 @@ impl Client {
     /// Are all blocks of the file here?
     fn has_all(&self, fid: Fid, size: u64) -> bool {
         let mut blocks = self.cache.span(fid, 0..size.div_ceil(BLOCK));
-        blocks.all(|found| found.is_some_and(|(_, state)| state != BlockState::Filling))
+        blocks.all(|found| found.is_some_and(|(_, state)| !state.is_filling()))
     }
 
     /// The bytes of the file that are here become content of the one beside it.

@@ -106,7 +106,7 @@ impl Client {
     ) -> Option<Vec<Piece>> {
         let blocks = from / BLOCK..to.div_ceil(BLOCK);
         let here = |found: Option<(Slot, BlockState)>| {
-            found.and_then(|(slot, state)| (state != BlockState::Filling).then_some(slot))
+            found.and_then(|(slot, state)| (!state.is_filling()).then_some(slot))
         };
         let span = self.cache.span(fid, blocks.clone());
         let found: Vec<Slot> = span.map(here).collect::<Option<_>>()?;
@@ -184,10 +184,11 @@ impl Client {
             }
         }
         self.node(fid).parked.push(ticket);
+        let fill = self.cache.begin_fill();
         for block in &missing {
-            self.cache.take(fid, *block, BlockState::Filling);
+            self.cache.take(fid, *block, BlockState::Filling(fill));
         }
-        let (since, hold) = (self.node(fid).fill_start(), self.node(fid).hold(0));
+        let (since, hold) = (self.node(fid).fill_start(fill), self.node(fid).hold(0));
         for (first, count) in runs(missing) {
             let (offset, len) = (first * BLOCK, (count * BLOCK) as u32);
             let op = Op::Read { fid, offset, len };
@@ -219,7 +220,7 @@ impl Client {
             self.lending.counts.fetched += u64::from(count);
         }
         for at in 0..u64::from(count) {
-            let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + at) else {
+            let Some(slot) = self.cache.awaits(fid, first + at, since.fill) else {
                 continue;
             };
             match bytes {
@@ -357,8 +358,8 @@ impl Client {
         let ends = [blocks.start, blocks.end.saturating_sub(1)];
         for block in ends.into_iter().chain(spoilt) {
             let here = || match self.cache.find(fid, block) {
-                Some((_, BlockState::Filling)) | None => false,
-                Some(_) => true,
+                Some((_, state)) => !state.is_filling(),
+                None => false,
             };
             if blocks.contains(&block) && partial(block) && !here() {
                 self.fill(
@@ -403,7 +404,7 @@ impl Client {
             };
             // Of a block that is on its way here nothing counts any more: it would not be written
             // unless nothing of it was left at the server.
-            let fresh = matches!(found, None | Some((_, BlockState::Filling)));
+            let fresh = matches!(found, None | Some((_, BlockState::Filling(_))));
             if fresh && last - first < BLOCK {
                 let len = BLOCK_BYTES;
                 step.out.push(Output::Zero { slot, at: 0, len });
@@ -413,7 +414,7 @@ impl Client {
                     let since = since.or(Some(step.now));
                     self.cache.set(slot, BlockState::Sending(since));
                 }
-                Some((_, BlockState::Filling)) => {
+                Some((_, BlockState::Filling(_))) => {
                     self.place(fid, (block, slot));
                     self.cache.set(slot, dirty);
                 }

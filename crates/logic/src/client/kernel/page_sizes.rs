@@ -482,7 +482,7 @@ impl Client {
             return;
         }
         if let Some((slot, state)) = self.cache.find(fid, size / block_bytes)
-            && state != crate::client::data::cache::BlockState::Filling
+            && !state.is_filling()
         {
             step.out.push(Output::Zero {
                 slot,

@@ -25,8 +25,9 @@ pub(crate) struct Borrowing {
     fid: Fid,
     first: u64,
     count: u32,
-    /// The file's own changes of bytes when the server was asked; the version tells of others.
-    edits: u64,
+    /// Its fill, and the file's own changes of bytes when the server was asked; the version tells
+    /// of others.
+    since: FillStart,
     /// So many bytes of them are in the file.
     bytes: u32,
     version: u64,
@@ -59,7 +60,7 @@ impl Client {
     ) {
         let bytes = match outcome {
             Outcome::Elsewhere(elsewhere) => {
-                return self.borrow(step, blocks, (since.edits, caller), elsewhere);
+                return self.borrow(step, blocks, (since, caller), elsewhere);
             }
             Outcome::Read { len, .. } => Some(len.min(bulk_len)),
             Outcome::Refused(refusal) => {
@@ -76,7 +77,7 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
-        (edits, caller): (u64, Caller),
+        (since, caller): (FillStart, Caller),
         elsewhere: Elsewhere,
     ) {
         let named = &elsewhere.capability;
@@ -85,7 +86,7 @@ impl Client {
             fid,
             first,
             count,
-            edits,
+            since,
             bytes: elsewhere.len,
             version: named.version,
             lender: elsewhere.lender,
@@ -130,7 +131,9 @@ impl Client {
         let inside = borrowing.bytes.div_ceil(BLOCK_BYTES);
         let mut missing = Vec::new();
         for at in 0..count {
-            let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + u64::from(at))
+            let Some(slot) = self
+                .cache
+                .awaits(fid, first + u64::from(at), borrowing.since.fill)
             else {
                 continue;
             };
@@ -163,7 +166,11 @@ impl Client {
         if instead == Lenders::Lacking(lender) {
             self.lending.counts.lacking += missing.len() as u64;
         }
-        self.fetch_instead(step, (fid, missing), (borrowing.caller, instead));
+        self.fetch_instead(
+            step,
+            (fid, missing),
+            (borrowing.caller, borrowing.since.fill, instead),
+        );
         self.unpark(step, fid);
         self.feed_starved(step);
         self.lend_arrived(step, fid);
@@ -172,7 +179,7 @@ impl Client {
     /// Could the server's own bytes of that version be used if they came now?
     fn is_usable(&self, borrowing: &Borrowing) -> bool {
         self.nodes.get(&borrowing.fid).is_some_and(|node| {
-            node.edits == borrowing.edits
+            node.edits == borrowing.since.edits
                 && node.right >= Right::Shared
                 && node.version == borrowing.version
         })
@@ -183,13 +190,13 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, missing): (Fid, Vec<u64>),
-        (caller, instead): (Caller, Lenders),
+        (caller, fill, instead): (Caller, u64, Lenders),
     ) {
         if !self.nodes.contains_key(&fid) {
             let drop = |block: u64| self.cache.drop_block(fid, block);
             return missing.into_iter().for_each(drop);
         }
-        let (since, hold) = (self.node(fid).fill_start(), self.node(fid).hold(0));
+        let (since, hold) = (self.node(fid).fill_start(fill), self.node(fid).hold(0));
         for (first, count) in runs(missing) {
             let offset = first * u64::from(BLOCK_BYTES);
             let len = count as u32 * BLOCK_BYTES;
