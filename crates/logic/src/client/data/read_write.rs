@@ -35,15 +35,11 @@ impl Client {
             return;
         };
         let node = self.node(fid);
-        let freed = node
-            .drain
-            .as_ref()
-            .is_none_or(|drain| drain.freed.contains(&ticket));
+        let range = (offset, offset.saturating_add(u64::from(len)));
         if pages {
-            let range = (offset, offset.saturating_add(u64::from(len)));
             node.reads_pages(step.now, ticket, range);
         }
-        if !freed {
+        if !node.is_freed(ticket, pages.then_some(range)) {
             return node.parked.push(ticket);
         }
         if self.waits_for_disowned(fid, ticket, pages)

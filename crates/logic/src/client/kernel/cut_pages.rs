@@ -29,6 +29,7 @@ impl Sizes {
     /// The bytes that it has cut off are gone when it drops no pages any more, or need not.
     pub(super) fn trust_zeros(&mut self) {
         self.spoilt = self.spoilt.filter(|_| self.drops > 0);
+        self.again = self.again.filter(|_| self.drops > 0);
     }
 }
 

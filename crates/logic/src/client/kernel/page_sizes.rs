@@ -67,6 +67,8 @@ pub(crate) struct Sizes {
     zeroed: Option<(Range, Time)>,
     /// Bytes that it may have cut off in a page which it has, and is to drop.
     pub(super) spoilt: Option<Range>,
+    /// From the first to the last page that it is dropping again.
+    pub(super) again: Option<Range>,
 }
 
 impl Sizes {
@@ -324,22 +326,6 @@ impl Client {
             && let Some(node) = self.nodes.get_mut(&fid)
         {
             node.told_size(now, attr.size, set);
-        }
-    }
-
-    /// Drops pages of the kernel that it has just been given, or has just spoilt.
-    pub(crate) fn drop_again(&mut self, step: &mut Step<'_>, fid: Fid, range: Range) {
-        let Some(node) = self.nodes.get(&fid) else {
-            return;
-        };
-        let ranges = node.without_reads(&[range], &alloc::collections::BTreeSet::new());
-        if !ranges.is_empty() {
-            let young = young(node.kernel.told_at(), step.now);
-            let what = Invalidate::Inode { fid, ranges, young };
-            self.invalidate(step, what, After::Nothing);
-        }
-        if let Some(node) = self.nodes.get_mut(&fid) {
-            node.kernel.sizes.trust_zeros();
         }
     }
 
