@@ -255,13 +255,14 @@ impl LockHolders {
         self.calls.get(&ticket).is_some_and(Held::looks)
     }
 
-    /// Is a name of one of these directories asked for?
-    pub(crate) fn look_up_in(&self, dirs: impl Iterator<Item = Fid> + Clone) -> bool {
-        let asks = |held: &Held| {
+    /// May a call have one of these directories locked that waits for the server: since it asks for
+    /// a name there, or moves or removes the directory itself, as far as is known here?
+    pub(crate) fn may_wait_in(&self, dirs: impl Iterator<Item = Fid> + Clone) -> bool {
+        let holds = |held: &Held| {
             let lookup = |dir| held.inodes.contains(&Some((dir, Mode::Lookup)));
-            dirs.clone().any(lookup)
+            held.unknown || dirs.clone().any(|dir| lookup(dir) || held.changes(dir))
         };
-        self.calls.values().any(asks)
+        self.calls.values().any(holds)
     }
 }
 

@@ -34,9 +34,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Fid, Name, Op, RequestId, Right, Time, ToServer, Unseen};
 
-/// How long the server is kept waiting for the turn at the lock while a look-up may have it that
-/// waits for the server...
-const LOOKUP_HOLDS_LOCK_WAIT_NS: Time = 1_000_000;
+/// How long the server is kept waiting for the turn at the lock while a call may have it that waits
+/// for the server...
+const CALL_HOLDS_LOCK_WAIT_NS: Time = 1_000_000;
 /// ...and else, where the thread that has the lock need only run. On a machine where all processors
 /// are wanted, or whose share of them is used up, that takes tens of milliseconds.
 const ACK_WAIT_NS: Time = 200_000_000;
@@ -431,8 +431,8 @@ impl Client {
     fn look_due(&self, untaken: &UnackedChange) -> Option<Time> {
         let asked = untaken.asked.filter(|_| untaken.looks.is_none())?;
         let dirs = untaken.unseen.names.iter().map(|(dir, _)| *dir);
-        let patience = if self.kernel.holders.look_up_in(dirs) {
-            LOOKUP_HOLDS_LOCK_WAIT_NS
+        let patience = if self.kernel.holders.may_wait_in(dirs) {
+            CALL_HOLDS_LOCK_WAIT_NS
         } else {
             ACK_WAIT_NS
         };
