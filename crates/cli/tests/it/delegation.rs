@@ -6,11 +6,15 @@
 use crate::harness::rerun::{EXACT, Rerun};
 use crate::harness::status::{Counts, counts, since, status};
 use crate::harness::{Cell, Mount, eventually, local, long, real_system, say};
-use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{getxattr, listxattr, removexattr, setxattr};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Tests of names and of what other machines see.
@@ -53,6 +57,39 @@ fn asked_besides(told: &Counts, these: &[&str]) -> Vec<String> {
         .filter(|kind| !these.contains(&kind.as_str()))
         .cloned()
         .collect()
+}
+
+#[test]
+fn a_temporary_file_that_is_gone_is_cut_and_read_through_a_descriptor() {
+    if !real_system("a removed temporary file") {
+        return;
+    }
+    let Some(cell) = Cell::start("removed") else {
+        return;
+    };
+    let mount = cell.mount_with(&["--name-delay", "600"]);
+    let dir = mount.join("own");
+    fs::create_dir(&dir).unwrap();
+    let path = dir.join("tmp");
+    fs::write(&path, b"0123456789").unwrap();
+    let held = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap();
+    fs::remove_file(&path).unwrap();
+    let again = format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd());
+    // Its bytes are never written back: a program that waited for that would wait for ever.
+    let resize = |bytes: &str| {
+        let mut truncate = Command::new("timeout");
+        truncate.args(["-s", "KILL", "20", "truncate", "-s", bytes, &again]);
+        assert!(truncate.status().unwrap().success(), "truncate -s {bytes}");
+    };
+    resize("4");
+    assert_eq!(fs::read(&again).unwrap(), b"0123");
+    resize("5000");
+    let mut all = b"0123".to_vec();
+    all.resize(5000, 0);
+    assert_eq!(fs::read(&again).unwrap(), all);
+    let file = File::options().write(true).open(&again).unwrap();
+    let kept = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 8192);
+    assert!(matches!(kept, Ok(()) | Err(Errno::OPNOTSUPP)), "{kept:?}");
 }
 
 #[test]

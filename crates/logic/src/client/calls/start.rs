@@ -72,7 +72,9 @@ impl Client {
         mut op: Op,
         caller: Caller,
     ) {
-        if self.refuses_call_as_too_new(step, ticket, &op) {
+        if self.refuses_call_as_too_new(step, ticket, &op)
+            || self.done_without_server(step, (ticket, &caller), &op)
+        {
             return;
         }
         match &op {

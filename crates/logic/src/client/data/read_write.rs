@@ -173,6 +173,9 @@ impl Client {
         let missing: Vec<u64> = blocks
             .filter(|block| self.cache.find(fid, *block).is_none())
             .collect();
+        if self.fill_with_zeros(step, fid, &missing) {
+            return self.start(step, ticket);
+        }
         self.counts.misses += missing.len() as u64;
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             if let Some((slot, _)) = self.cache.find(fid, block) {

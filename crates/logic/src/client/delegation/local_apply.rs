@@ -339,7 +339,7 @@ impl Client {
         (allowed && self.counts(&attr) && node.quiet()).then_some(attr)
     }
 
-    fn predict_set(
+    pub(super) fn predict_set(
         &mut self,
         now: Time,
         fid: Fid,
