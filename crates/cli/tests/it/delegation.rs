@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -88,6 +88,10 @@ fn a_temporary_file_that_is_gone_is_cut_and_read_through_a_descriptor() {
     all.resize(5000, 0);
     assert_eq!(fs::read(&again).unwrap(), all);
     let file = File::options().write(true).open(&again).unwrap();
+    file.write_all_at(b"late", 4998).unwrap();
+    all.truncate(4998);
+    all.extend(b"late");
+    assert_eq!(fs::read(&again).unwrap(), all);
     let kept = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 8192);
     assert!(matches!(kept, Ok(()) | Err(Errno::OPNOTSUPP)), "{kept:?}");
 }
