@@ -85,8 +85,10 @@ impl Client {
         changed
     }
 
+    /// Has it bytes that are to be written back? Those of a file that is gone before the server has
+    /// heard of it never are: a call that waited for them would wait for ever.
     fn has_changed(&self, fid: Fid) -> bool {
-        if self.options.mutant == Some(Mutant::LeavesRanges) {
+        if self.options.mutant == Some(Mutant::LeavesRanges) || self.is_gone_unheard(fid) {
             return false;
         }
         let mut blocks = self.cache.blocks(fid, 0);

@@ -39,7 +39,7 @@ impl Client {
         if pages {
             node.reads_pages(step.now, ticket, range);
         }
-        if !node.is_freed(ticket, pages.then_some(range)) {
+        if !node.may_read(ticket, pages.then_some(range)) {
             return node.parked.push(ticket);
         }
         if self.waits_for_disowned(fid, ticket, pages)

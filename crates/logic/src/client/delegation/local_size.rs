@@ -12,7 +12,7 @@ use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Caller, Fid, Op, Refusal, Set, SetTime};
 
 impl Client {
-    fn is_gone_unheard(&self, fid: Fid) -> bool {
+    pub(crate) fn is_gone_unheard(&self, fid: Fid) -> bool {
         self.nodes.get(&fid).is_some_and(|node| node.stillborn)
     }
 

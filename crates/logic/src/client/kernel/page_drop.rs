@@ -22,9 +22,9 @@ impl Sizes {
 }
 
 impl Node {
-    /// May a read go on, although a recall keeps reads waiting? It is for these pages of the
-    /// kernel's, or past them.
-    pub(crate) fn is_freed(&mut self, ticket: Ticket, pages: Option<Range>) -> bool {
+    /// May a read go on, although a recall may keep reads waiting? One of pages (`None`: it brings
+    /// the kernel none) that are being dropped again is freed.
+    pub(crate) fn may_read(&mut self, ticket: Ticket, pages: Option<Range>) -> bool {
         let again = self.kernel.sizes.again;
         let Some(drain) = self.drain.as_mut() else {
             return true;
