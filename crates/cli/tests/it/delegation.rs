@@ -71,7 +71,17 @@ fn a_temporary_file_that_is_gone_is_cut_and_read_through_a_descriptor() {
     let dir = mount.join("own");
     fs::create_dir(&dir).unwrap();
     let path = dir.join("tmp");
-    fs::write(&path, b"0123456789").unwrap();
+    let make = || fs::write(&path, b"0123456789").unwrap();
+    // Numbers and room for files have to be asked for once.
+    let mut is_own = || {
+        let before = said(&mount);
+        make();
+        fs::remove_file(&path).unwrap();
+        said_since(&mount, &before).is_empty()
+    };
+    assert!(eventually(SOON, &mut is_own), "the directory is delegated");
+    let before = said(&mount);
+    make();
     let held = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap();
     fs::remove_file(&path).unwrap();
     let again = format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd());
@@ -92,6 +102,8 @@ fn a_temporary_file_that_is_gone_is_cut_and_read_through_a_descriptor() {
     all.truncate(4998);
     all.extend(b"late");
     assert_eq!(fs::read(&again).unwrap(), all);
+    let told = said_since(&mount, &before);
+    assert!(told.is_empty(), "the server was told {told:?}");
     let kept = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 8192);
     assert_eq!(kept, Err(Errno::OPNOTSUPP));
 }
