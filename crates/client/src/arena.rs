@@ -62,7 +62,7 @@ impl Arena {
     }
 
     /// Gives up the blocks of so many of these slots, of which nobody needs what they hold.
-    pub(crate) fn release(&mut self, free: &[Slot], count: u32) {
+    pub(crate) fn release<'a>(&mut self, free: impl Iterator<Item = &'a Slot>, count: u32) {
         let mut left = count;
         for slot in free {
             if left == 0 {

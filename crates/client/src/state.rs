@@ -152,7 +152,7 @@ impl State {
     pub(crate) fn give_back(&mut self, now_ns: u64) -> bool {
         let blocks = (self.arena.taken(), self.machine.used_slots());
         let count = self.trim.turn(now_ns, blocks);
-        self.arena.release(self.machine.free_slots(), count);
+        self.arena.release(self.machine.free_slots().iter(), count);
         count > 0
     }
 
@@ -163,8 +163,16 @@ impl State {
 
     /// Gives up the blocks of all slots that hold nothing.
     pub(crate) fn release_free(&mut self) {
-        let free = self.machine.free_slots();
-        self.arena.release(free, free.len() as u32);
+        self.arena
+            .release(self.machine.free_slots().iter(), u32::MAX);
+    }
+
+    /// The same of the slots that were freed last, without a look at all the others: as many as
+    /// there are blocks beyond those in use.
+    pub(crate) fn release_freed(&mut self) {
+        let over = self.arena.taken().saturating_sub(self.machine.used_slots());
+        let newest_first = self.machine.free_slots().iter().rev();
+        self.arena.release(newest_first, over);
     }
 
     fn carry_out(

@@ -6,7 +6,7 @@
 
 /// For so long it is seen how much is needed.
 const PERIOD_NS: u64 = 1_500_000_000;
-/// Less than so many blocks stay: 16 MiB.
+/// Less than so many blocks stay: 1 MiB.
 const WORTH: u32 = 256;
 
 /// How many blocks the cache has needed lately.

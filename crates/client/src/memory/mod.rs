@@ -35,6 +35,8 @@ const OBJECTS_MOST: u64 = 435_200;
 const BLIND: u64 = 256 << 20;
 /// Free pages that stay, so that the next blocks need no call: 256 KiB.
 const KEPT: usize = 64;
+/// The nice value of the thread that looks.
+const NICE: i32 = -20;
 
 /// Most changed blocks: 256 MiB. They cannot be given up before they are written back.
 pub(crate) const DIRTY: u32 = 65_536;
@@ -84,6 +86,7 @@ impl Watch {
 }
 
 fn look(core: &Weak<Core>, bounds: Bounds, stopped: &OwnedFd) {
+    go_before_others();
     let mut governor = Governor::new(bounds);
     let mut sight = Sight::default();
     let mut stalls = Stalls::start(sight.groups());
@@ -112,6 +115,15 @@ fn look(core: &Weak<Core>, bounds: Bounds, stopped: &OwnedFd) {
         if wait(&mut stalls, stopped, left) {
             return;
         }
+    }
+}
+
+/// The calling thread goes before others: a program that takes memory does not wait for a processor
+/// either, and when it has taken all of it the kernel ends somebody. Where it may not, the thread
+/// takes its turn.
+fn go_before_others() {
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "the thread that gives memory back has the usual priority");
     }
 }
 
@@ -162,15 +174,26 @@ impl Core {
     fn allow(&self, decision: &Decision) {
         let (slots, objects) = (slots(decision.size), objects(decision.size));
         let before = self.pool().resident();
-        while self.shrink(slots, objects) {}
-        let used = self.state().machine.used_slots() as usize;
         let pressed = decision.pressed != logic::memory::Pressed::Nothing;
-        let mut given_back = 0;
-        if pressed || before > slots as usize {
+        let goes = pressed || before > slots as usize;
+        if goes {
             net::spare::clear();
-            self.state().release_free();
-            given_back = self.pool().trim(KEPT.min(slots as usize / 4)) as u64;
         }
+        let keep = KEPT.min(slots as usize / 4);
+        let mut given_back = 0;
+        while self.shrink(slots, objects) {
+            if goes {
+                // The memory of each step goes back before the next: a program may take all that
+                // is free in the time of a few.
+                self.state().release_freed();
+                given_back += self.pool().trim(keep) as u64;
+            }
+        }
+        if goes {
+            self.state().release_free();
+            given_back += self.pool().trim(keep) as u64;
+        }
+        let used = self.state().machine.used_slots() as usize;
         let mut memory = self.memory().lock();
         *memory = Memory {
             varies: true,
