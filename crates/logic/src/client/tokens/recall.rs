@@ -139,10 +139,10 @@ impl Client {
             .any(|(_, _, state)| crate::client::is_dirty(state));
         let owes = self.owes(fid);
         let node = self.node(fid);
+        let own = node.own().cloned();
         if let Some(drain) = node.drain.as_mut() {
             let dropping = matches!(drain.phase, Phase::Dropping(..)) && !owes;
-            let held = node.right == Right::Exclusive && dropping;
-            if let Some(attr) = node.attr.clone().filter(|_| held) {
+            if let Some(attr) = own.filter(|_| dropping) {
                 // A page may be locked by a read that waits for a change whose maker asks this.
                 return self.answer_recall(step, fid, epoch, Some(attr));
             }
@@ -159,9 +159,10 @@ impl Client {
         if node.right == Right::Exclusive && clean && unused {
             node.right = Right::Shared;
         }
-        let attr = node.attr.clone().filter(|_| node.right == Right::Exclusive);
+        let attr = node.own().cloned();
         if node.right == Right::Exclusive && attr.is_none() {
-            // Own changes are on their way: the server knows better once they have arrived.
+            // Own changes are on their way: the server knows better once they have arrived. (Some
+            // may have arrived already, and only their answers been lost with the connection.)
             return self.give_back(step, fid, epoch, Right::None);
         }
         self.answer_recall(step, fid, epoch, attr);
