@@ -73,9 +73,12 @@ impl<'a> Records<'a> {
     }
 
     /// Is this a change of an object that was never on the disk? Then no record of another one is
-    /// the change's.
+    /// the change's. (But if the machine lost the object while the call went on, the server was
+    /// asked for the change of whatever had the name by then.)
     fn is_unmade(&self, change: &Change) -> bool {
-        known(change).is_some_and(|(fid, _)| self.unmade.get(&fid) == Some(&change.host))
+        let unmade = |(fid, _)| self.unmade.get(&fid) == Some(&change.host);
+        let lost_meanwhile = || self.lost_at(change).is_some_and(|lost| lost < change.end);
+        known(change).is_some_and(unmade) && !lost_meanwhile()
     }
 
     /// The record of a change made while its call went on.
