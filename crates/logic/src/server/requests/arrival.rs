@@ -375,12 +375,14 @@ impl Server {
         }
     }
 
-    /// Answers a request, and keeps the answer to a change until it is acknowledged.
+    /// Answers a request, and keeps the answer to a change until it is acknowledged. A change has
+    /// one place in the log of this run: each answer to it says that, so that its client can ask
+    /// for the change again when the place is lost.
     pub(crate) fn answer(
         &mut self,
         step: &mut Step<'_>,
         (session, request): (SessionId, &Request),
-        reply: Reply,
+        mut reply: Reply,
         bulk: Bulk,
     ) {
         if session == OWN {
@@ -389,6 +391,11 @@ impl Server {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&request.id);
             if request.op.changes() {
+                let before = state.answers.get(&request.id);
+                let place = before.and_then(|before| before.logged);
+                if !matches!(reply.outcome, Outcome::Refused(_)) {
+                    reply.logged = reply.logged.or(place);
+                }
                 state.answers.insert(request.id, reply.clone());
             }
         }
