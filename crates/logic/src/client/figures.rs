@@ -124,9 +124,9 @@ impl Client {
     pub fn tokens(&self) -> Vec<TokenLine> {
         let line = |fid: Fid, node: &Node| TokenLine {
             fid,
-            right: node.right,
-            epoch: node.grant,
-            opens: (node.reads, node.writes),
+            right: node.token.right,
+            epoch: node.token.grant,
+            opens: (node.opens.reads, node.opens.writes),
             dirty: self
                 .cache
                 .blocks(fid, 0)
@@ -135,7 +135,7 @@ impl Client {
         };
         self.nodes
             .iter()
-            .filter(|(_, node)| node.right > Right::None && node.unborn == 0)
+            .filter(|(_, node)| node.token.right > Right::None && node.untold.unborn == 0)
             .map(|(fid, node)| line(*fid, node))
             .collect()
     }
@@ -155,8 +155,10 @@ impl Client {
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
-            heard_at: self.heard_at,
-            heard_by: self.heard_at + self.lease_ns / 4 + abandoned::SERVER_REPLY_NS,
+            heard_at: self.session.heard_at,
+            heard_by: self.session.heard_at
+                + self.session.lease_ns / 4
+                + abandoned::SERVER_REPLY_NS,
             unstable: self.unstable.len(),
             unstable_bytes: self.unstable.bytes(),
             untold: self.delegation.unanswered as u64,
@@ -166,9 +168,9 @@ impl Client {
             resumed: self.counts.resumed,
             conflicts: self.counts.conflicts,
             stranded: self.stranded.len() as u64,
-            outstanding: self.requests.len() as u64,
-            abandoned: self.abandoned.len() as u64,
-            connected: self.state == LinkState::Up,
+            outstanding: self.asked.requests.len() as u64,
+            abandoned: self.callers.abandoned.len() as u64,
+            connected: self.session.state == LinkState::Up,
             locks,
             lock_waits,
             lock_files: self.lock_delegation.own() as u64,
@@ -179,8 +181,8 @@ impl Client {
             ..Figures::default()
         };
         for node in self.nodes.values() {
-            figures.opens += u64::from(node.reads) + u64::from(node.writes);
-            match node.right {
+            figures.opens += u64::from(node.opens.reads) + u64::from(node.opens.writes);
+            match node.token.right {
                 Right::None => {}
                 Right::Transient => figures.transient += 1,
                 Right::Shared => figures.shared += 1,

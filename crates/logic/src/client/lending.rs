@@ -19,7 +19,7 @@ mod rate;
 use super::api::Output;
 use super::data::cache::{BlockState, Weights};
 use super::piece::Piece;
-use super::session::requests::Why;
+use super::session::asked::Why;
 use super::{Client, Lends, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
@@ -258,7 +258,7 @@ impl Client {
 
     /// The server is told where this client lends; nowhere, while its machine is busy.
     fn say_lends(&mut self, step: &mut Step<'_>) {
-        let up = self.state == super::session::LinkState::Up;
+        let up = self.session.state == super::session::LinkState::Up;
         if let Some((addr, key)) = self.lending.listens.clone().filter(|_| up) {
             let addr = if self.lending.busy { Vec::new() } else { addr };
             self.say(step, ToServer::Lends { addr, key });

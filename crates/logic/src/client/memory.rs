@@ -44,8 +44,8 @@ impl Client {
     /// After each step: blocks beyond the limit go, those that have become clean just now, too.
     /// Where much is changed, write-back begins, so that it could go.
     pub(crate) fn keep_size(&mut self, step: &mut Step<'_>) {
-        if self.cache.is_full_of_changes() && step.now >= self.cleaned_at + PAUSE_NS {
-            self.cleaned_at = step.now;
+        if self.cache.is_full_of_changes() && step.now >= self.writeback.cleaned_at + PAUSE_NS {
+            self.writeback.cleaned_at = step.now;
             self.clean_all(step);
         }
         if self.options.mutant != Some(Mutant::KeepsTooMuch) {

@@ -39,109 +39,33 @@ use crate::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use calls::Running;
 use data::cache::Cache;
 use kernel::Kernel;
 use kernel::notify_done::After;
 use node::Node;
 use session::LinkState;
+use session::asked::Sent;
 use session::clock::VolumeClock;
-use session::requests::{Sent, Statement};
-use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, Unseen};
-
-/// A call that is not answered.
-#[derive(Clone, Debug)]
-pub(crate) struct Running {
-    caller: Caller,
-    thread: u32,
-    call: Call,
-    /// The dirty blocks of the file that it draws on have been sent to the server.
-    brought: bool,
-    /// Of a rename: something has come to have the new name since it was asked for.
-    replaces: bool,
-    /// Of a write: how many pages the kernel had been given when it was last told to drop those
-    /// that are written, and how often it was.
-    cleared: Option<(u64, u32)>,
-    /// Its attributes are set, and were these then; how things are now is still asked for.
-    set: Option<Box<Attr>>,
-    /// Of a look-up that has come to a mount point: the root that it goes on to.
-    crosses: Option<Fid>,
-    /// Its caller may have begun it again already: it would not do so once more.
-    repeated: bool,
-    /// The waiter for its answer.
-    waits: Waits,
-    /// When it came.
-    since: Time,
-    /// The kernel has told of a signal for its caller.
-    signalled: bool,
-    /// It is answered, and its caller gone: its request is still under way.
-    abandoned: bool,
-    /// The objects that it has changed, if the caller did not wait for the answer.
-    changed: Vec<Fid>,
-}
+use wire::{Attr, Epoch, Fid, Op, Right, SessionId, Time};
 
 /// The client's machine.
 #[derive(Clone, Debug)]
 pub struct Client {
     options: Options,
-    session: SessionId,
-    name: Vec<u8>,
+    session: session::Session,
     root: Option<Fid>,
-    state: LinkState,
-    /// The version of the protocol that both ends of the connection speak.
-    version: u32,
-    boot: Epoch,
-    /// In which it has said, or says, what it holds.
-    term: Epoch,
-    /// Has anything but a welcome been heard in this session?
-    begun: bool,
-    lease_ns: Time,
-    /// The rights that the server gives this machine: the caller of each call is believed within
-    /// them.
-    rights: Rights,
     clock: VolumeClock,
-    /// From when the lease runs.
-    leased: Time,
-    /// When the last greeting was sent.
-    greeted: Time,
-    /// The caches were emptied since the lease was near its end; nothing is served.
-    suspended: bool,
-    liveness: session::liveness::Liveness,
-    next_scan: Time,
-    last_request: RequestId,
-    /// The request whose answer is being taken in.
-    answering: RequestId,
     /// Up to there the server had heard the answers to its recalls of what this tells of.
     heard: Epoch,
-    /// The last request sent before an own change of an object not in the table was answered.
-    changed: RequestId,
-    /// The same of a recall that was answered.
-    recalled: RequestId,
-    last_stamp: u64,
-    /// Boxed: the map has room for more than it holds.
-    nodes: BTreeMap<Fid, Box<Node>>,
-    /// Grants below this are void for objects not in the table.
-    floor: Epoch,
     /// The latest epoch of any grant that came.
     granted: Epoch,
-    calls: BTreeMap<Ticket, Running>,
-    /// Calls that are answered since their callers wait no longer, and still under way.
-    abandoned: BTreeMap<Ticket, Running>,
-    unattended: calls::unattended::UnattendedChanges,
-    /// When callers that wait are looked at.
-    next_look: Time,
-    /// When the server said something last.
-    heard_at: Time,
-    requests: BTreeMap<RequestId, Sent>,
-    /// Reports of opens and of tokens given back, until the server has noted them.
-    statements: BTreeMap<Fid, Statement>,
+    /// Boxed: the map has room for more than it holds.
+    nodes: BTreeMap<Fid, Box<Node>>,
+    forgotten: node::Forgotten,
+    callers: calls::Callers,
+    asked: session::asked::Asked,
     reassertion: session::reassert::Reassertion,
-    /// Objects asked for that were not known, while a file was being made and opened.
-    guessed: BTreeSet<Fid>,
-    /// Requests whose answer the server wants to be told of.
-    confirms: BTreeSet<RequestId>,
-    /// Calls whose request is answered, but not they: the kernel must drop something first. Each
-    /// with what the kernel may have kept until its change was done.
-    unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
     kernel: Kernel,
     reclaim: tokens::reclaim::Reclaim,
     inline_budget: data::inline_data::Budget,
@@ -153,19 +77,8 @@ pub struct Client {
     naming: u32,
     /// Objects that are being given back, as far as that waits for a moment.
     draining: BTreeSet<Fid>,
-    /// Calls that wait until the caches may be used again.
-    parked: Vec<Ticket>,
-    /// Calls that wait for a slot.
-    starved: Vec<Ticket>,
-    refused: data::writeback::Refused,
     cache: Cache,
-    /// When write-back was begun last since much is changed.
-    cleaned_at: Time,
-    /// Files whose write-back waits for its turn; how many batches are on their way.
-    wants_cleaner: data::writeback::Turns,
-    cleaners: u32,
-    window: data::writeback::Window,
-    leaving: Option<Ticket>,
+    writeback: data::writeback::WriteBack,
     counts: figures::Counts,
     locks: locks::owners::Locks,
     lock_delegation: locks::delegation::DelegatedLocks,
@@ -205,42 +118,16 @@ impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
         Self {
-            session: session.max(1),
-            name: name.to_vec(),
+            session: session::Session::new(session, name),
             root: None,
-            state: LinkState::Down,
-            version: wire::VERSION,
-            boot: 0,
-            term: 0,
-            begun: false,
-            lease_ns: 0,
-            rights: Rights::all(),
             clock: VolumeClock::default(),
-            leased: 0,
-            greeted: 0,
-            suspended: false,
-            liveness: session::liveness::Liveness::default(),
-            next_scan: 0,
-            last_request: 0,
-            answering: 0,
             heard: 0,
-            changed: 0,
-            recalled: 0,
-            last_stamp: 0,
-            nodes: BTreeMap::new(),
-            floor: 0,
             granted: 0,
-            calls: BTreeMap::new(),
-            abandoned: BTreeMap::new(),
-            unattended: calls::unattended::UnattendedChanges::default(),
-            next_look: 0,
-            heard_at: 0,
-            requests: BTreeMap::new(),
-            statements: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            forgotten: node::Forgotten::default(),
+            callers: calls::Callers::default(),
+            asked: session::asked::Asked::default(),
             reassertion: session::reassert::Reassertion::default(),
-            guessed: BTreeSet::new(),
-            confirms: BTreeSet::new(),
-            unfinished: BTreeMap::new(),
             kernel: Kernel::default(),
             reclaim: tokens::reclaim::Reclaim::default(),
             inline_budget: data::inline_data::Budget::new(options.slots.max(16)),
@@ -249,15 +136,8 @@ impl Client {
             idle_releases: BTreeMap::new(),
             naming: 0,
             draining: BTreeSet::new(),
-            parked: Vec::new(),
-            starved: Vec::new(),
-            refused: data::writeback::Refused::default(),
             cache: cache_of(&options),
-            cleaned_at: 0,
-            wants_cleaner: data::writeback::Turns::default(),
-            cleaners: 0,
-            window: data::writeback::Window::new(),
-            leaving: None,
+            writeback: data::writeback::WriteBack::default(),
             counts: figures::Counts::default(),
             locks: locks::owners::Locks::default(),
             lock_delegation: locks::delegation::DelegatedLocks::default(),
@@ -279,9 +159,9 @@ impl Client {
         let step = &mut Step { now, out };
         self.cache.set_now(now);
         match input {
-            Input::Connected { .. } | Input::Gone if self.state == LinkState::Left => {}
+            Input::Connected { .. } | Input::Gone if self.session.state == LinkState::Left => {}
             Input::Connected { version } => self.on_connected(step, version),
-            Input::Gone => self.state = LinkState::Down,
+            Input::Gone => self.session.state = LinkState::Down,
             Input::Message { message, bulk_len } => self.on_message(step, *message, bulk_len),
             Input::Call {
                 ticket,
@@ -291,7 +171,7 @@ impl Client {
                 call,
             } => {
                 let repeated = self.kernel_asks(step, (ticket, thread), &call);
-                let caller = self.rights.squash(caller);
+                let caller = self.session.rights.squash(caller);
                 let running = Running {
                     caller,
                     thread,
@@ -308,7 +188,7 @@ impl Client {
                     abandoned: false,
                     changed: Vec::new(),
                 };
-                self.calls.insert(ticket, running);
+                self.callers.calls.insert(ticket, running);
                 self.look_later(now);
                 // The tick may be late: on a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
@@ -345,17 +225,17 @@ impl Client {
 
     /// Its session; another one after a loss.
     pub fn session(&self) -> SessionId {
-        self.session
+        self.session.id
     }
 
     /// Has it said goodbye? The server ends the connection then.
     pub fn has_left(&self) -> bool {
-        self.state == LinkState::Left
+        self.session.state == LinkState::Left
     }
 
     /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
     pub fn serves(&self) -> bool {
-        self.root.is_some() && !self.suspended
+        self.root.is_some() && !self.session.suspended
     }
 
     /// How many slots hold a block.
@@ -376,21 +256,21 @@ impl Client {
     }
 
     fn node(&mut self, fid: Fid) -> &mut Node {
-        let (floor, changed, recalled) = (self.floor, self.changed, self.recalled);
+        let forgotten = &self.forgotten;
         self.nodes
             .entry(fid)
-            .or_insert_with(|| Box::new(Node::new(floor, changed, recalled)))
+            .or_insert_with(|| Box::new(Node::new(forgotten)))
     }
 
     fn stamp(&mut self) -> u64 {
-        self.last_stamp += 1;
-        self.last_stamp
+        self.asked.last_stamp += 1;
+        self.asked.last_stamp
     }
 
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
-        let mut running = self.calls.remove(&ticket);
-        running = running.or_else(|| self.abandoned.remove(&ticket));
+        let mut running = self.callers.calls.remove(&ticket);
+        running = running.or_else(|| self.callers.abandoned.remove(&ticket));
         let Some(running) = running else {
             return;
         };
@@ -416,7 +296,7 @@ impl Client {
         self.kernel_is_told(step, &running, &mut done);
         let refused = matches!(done, Done::Refused(_));
         step.done(ticket, done);
-        if let Some((id, unseen)) = self.unfinished.remove(&ticket) {
+        if let Some((id, unseen)) = self.asked.unfinished.remove(&ticket) {
             self.answered(step, (id, unseen.filter(|_| !refused)), &running);
         }
     }
@@ -447,9 +327,9 @@ impl Client {
         self.release(step, fid, Right::None);
         self.unforesee(fid);
         if let Some(node) = self.nodes.remove(&fid) {
-            self.floor = self.floor.max(node.void);
-            self.changed = self.changed.max(node.changed);
-            self.recalled = self.recalled.max(node.recalled);
+            self.forgotten.floor = self.forgotten.floor.max(node.token.void);
+            self.forgotten.changed = self.forgotten.changed.max(node.marks.changed);
+            self.forgotten.recalled = self.forgotten.recalled.max(node.marks.recalled);
         }
         self.cache.drop_clean(fid, 0);
         self.cache.drop_filling(fid);

@@ -31,6 +31,17 @@ const GENERATIONS: u64 = 1 << 22;
 /// Of how many listings it is remembered where they end: more at a time end when they find nothing.
 const LISTING_ENDS_MAX: usize = 64;
 
+/// The marks of objects that are not in the table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forgotten {
+    /// Grants below this are void.
+    pub(crate) floor: Epoch,
+    /// The last request sent before an own change of such an object was answered.
+    pub(crate) changed: RequestId,
+    /// The same of a recall that was answered.
+    pub(crate) recalled: RequestId,
+}
+
 /// A recall being answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Drain {
@@ -65,9 +76,9 @@ pub(crate) enum Phase {
     Flushing,
 }
 
-/// One object.
+/// The token of an object, and which of the grants that come count.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct Token {
     pub(crate) right: Right,
     /// Epoch of the grant held.
     pub(crate) grant: Epoch,
@@ -78,6 +89,11 @@ pub(crate) struct Node {
     /// The same when it was last said that less than Shared is held: a request that was answered
     /// with such a grant may have been answered before another client's change.
     pub(crate) unshared: Epoch,
+}
+
+/// Requests and times by which it is seen whether an answer is older than a change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
     /// The last request sent before an own change of it was answered.
     pub(crate) changed: RequestId,
     /// The same of the latest own change of its size.
@@ -86,40 +102,32 @@ pub(crate) struct Node {
     pub(crate) written: RequestId,
     /// The last request sent before a recall of it was answered that left nothing.
     pub(crate) recalled: RequestId,
-    pub(crate) attr: Option<Attr>,
     /// The latest time of change in the answer to any own change of it.
     pub(crate) answered: Time,
     /// The same of those that set its size or its time of modification.
     pub(crate) set: Time,
     /// The time of change in the latest attributes that came with a grant.
     pub(crate) given: Time,
-    /// How many bytes it occupies at the server, and its size there.
-    pub(crate) stored: (u64, u64),
-    /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
-    /// occupies is not certain until they are written back.
-    pub(crate) unsure: bool,
-    /// Changed bytes of it are stranded: its attributes are not yet known.
-    pub(crate) stranded: bool,
-    /// It has no extended attributes but these, as long as `right` is Shared or more.
-    pub(crate) bare: bool,
-    pub(crate) xattrs: Option<Box<Xattrs>>,
-    pub(crate) privileges: Privileges,
-    /// Version of the content that the cached blocks are of.
-    pub(crate) version: u64,
+}
+
+/// The opens of a file on this machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opens {
     /// Open for reading only; open for writing too.
     pub(crate) reads: u32,
     pub(crate) writes: u32,
     /// Opens that the server has not answered.
     pub(crate) opening: Vec<Access>,
-    /// The beliefs that the kernel may have about it.
-    pub(crate) kernel: Belief,
-    /// Claims that are not answered.
-    pub(crate) claiming: u32,
-    /// Questions for attributes that are asked again once such a read is answered.
-    pub(crate) behind: Vec<Ticket>,
     /// A descriptor may be open that bypasses the page cache: its reads look like reads for pages,
     /// and lock none.
     pub(crate) direct: bool,
+}
+
+/// How many questions and own changes are on their way to the server, or back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    /// Claims that are not answered.
+    pub(crate) claiming: u32,
     /// Questions for attributes not answered.
     pub(crate) asking: u32,
     /// Own writes that the server applies; the cache is not used meanwhile.
@@ -132,20 +140,11 @@ pub(crate) struct Node {
     pub(crate) cutting: u32,
     /// Own changes of the time of modification there.
     pub(crate) timing: u32,
-    /// Raised with each own change of bytes at the server: blocks on their way here may be
-    /// outdated.
-    pub(crate) edits: u64,
-    /// The server has said that it is read again: a copy of its bytes is kept to be lent.
-    pub(crate) is_reread: bool,
-    /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
-    pub(crate) ahead: u32,
-    /// It came ahead of its use, and is kept for that though the kernel may not know it.
-    pub(crate) foreseen: bool,
-    /// A directory in which it has a name, as far as is known.
-    pub(crate) parent: Option<Fid>,
-    pub(crate) drain: Option<Drain>,
-    /// Calls that wait for the drain, or for a block's or a size's turn.
-    pub(crate) parked: Vec<Ticket>,
+}
+
+/// The write-back of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileWriteBack {
     /// A write-back batch is on its way.
     pub(crate) sending: bool,
     /// The request that brings it.
@@ -156,12 +155,13 @@ pub(crate) struct Node {
     pub(crate) listed: bool,
     /// Calls that wait until all blocks that were dirty when they came are written back.
     pub(crate) syncing: Vec<(Ticket, Time)>,
+}
+
+/// Changes about an object that were made here before the server heard of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Untold {
     /// Made here, and never asked for by the server since: nobody else has seen it.
     pub(crate) private: bool,
-    /// The last name is gone.
-    pub(crate) unlinked: bool,
-    /// It is a directory, as far as is known.
-    pub(crate) directory: bool,
     /// Own changes about it that are answered, of which the server has not said what became.
     pub(crate) delegated: u32,
     /// The request that tells the server of the last one.
@@ -172,8 +172,11 @@ pub(crate) struct Node {
     pub(crate) own: Vec<RequestId>,
     /// It has gone before the server has heard of it.
     pub(crate) stillborn: bool,
-    /// The server wants to know its attributes, once it knows what has changed them.
-    pub(crate) tell: Option<Epoch>,
+}
+
+/// The names of a directory, as far as they are known, and its listings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dir {
     /// Of a directory: a name that is not known does not exist.
     pub(crate) whole: bool,
     /// The request that asks for the next names of it; 0: none, or the names that come are not all.
@@ -203,6 +206,56 @@ pub(crate) struct Node {
     pub(crate) doubtful: u32,
 }
 
+/// One object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) token: Token,
+    pub(crate) attr: Option<Attr>,
+    pub(crate) marks: Marks,
+    /// How many bytes it occupies at the server, and its size there.
+    pub(crate) stored: (u64, u64),
+    /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
+    /// occupies is not certain until they are written back.
+    pub(crate) unsure: bool,
+    /// Changed bytes of it are stranded: its attributes are not yet known.
+    pub(crate) stranded: bool,
+    /// It has no extended attributes but these, as long as `right` is Shared or more.
+    pub(crate) bare: bool,
+    pub(crate) xattrs: Option<Box<Xattrs>>,
+    pub(crate) privileges: Privileges,
+    /// Version of the content that the cached blocks are of.
+    pub(crate) version: u64,
+    /// Raised with each own change of bytes at the server: blocks on their way here may be
+    /// outdated.
+    pub(crate) edits: u64,
+    pub(crate) opens: Opens,
+    /// The beliefs that the kernel may have about it.
+    pub(crate) kernel: Belief,
+    pub(crate) pending: Pending,
+    /// Questions for attributes that are asked again once such a read is answered.
+    pub(crate) behind: Vec<Ticket>,
+    /// The server has said that it is read again: a copy of its bytes is kept to be lent.
+    pub(crate) is_reread: bool,
+    /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
+    pub(crate) ahead: u32,
+    /// It came ahead of its use, and is kept for that though the kernel may not know it.
+    pub(crate) foreseen: bool,
+    /// A directory in which it has a name, as far as is known.
+    pub(crate) parent: Option<Fid>,
+    pub(crate) drain: Option<Drain>,
+    /// Calls that wait for the drain, or for a block's or a size's turn.
+    pub(crate) parked: Vec<Ticket>,
+    /// The server wants to know its attributes, once it knows what has changed them.
+    pub(crate) tell: Option<Epoch>,
+    pub(crate) writeback: FileWriteBack,
+    /// The last name is gone.
+    pub(crate) unlinked: bool,
+    pub(crate) untold: Untold,
+    /// It is a directory, as far as is known.
+    pub(crate) directory: bool,
+    pub(crate) dir: Dir,
+}
+
 /// Which fill asked for blocks of a file, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FillStart {
@@ -216,7 +269,7 @@ impl Node {
         FillStart {
             fill,
             edits: self.edits,
-            unshared: self.unshared,
+            unshared: self.token.unshared,
         }
     }
 
@@ -225,31 +278,30 @@ impl Node {
     /// a recall was answered here. (The recall, and the grant that comes after that change, may
     /// overtake the bytes.)
     pub(crate) fn fills(&self, since: FillStart, granted: Option<Epoch>) -> bool {
-        let held = since.unshared == self.unshared;
-        let counts = held || granted.is_some_and(|epoch| epoch >= self.unshared);
-        since.edits == self.edits && counts && self.right >= Right::Shared
+        let held = since.unshared == self.token.unshared;
+        let counts = held || granted.is_some_and(|epoch| epoch >= self.token.unshared);
+        since.edits == self.edits && counts && self.token.right >= Right::Shared
     }
 
     /// Grants of a session that is over say nothing about those of the next one.
     pub(crate) fn begin_epochs_anew(&mut self) {
-        (self.grant, self.seen) = (0, 0);
-        (self.void, self.unshared) = (0, 0);
+        (self.token.grant, self.token.seen) = (0, 0);
+        (self.token.void, self.token.unshared) = (0, 0);
     }
 
-    pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
-        Self {
-            void,
-            unshared: void,
-            changed,
-            recalled,
-            generation: 1,
-            ..Self::default()
-        }
+    pub(crate) fn new(forgotten: &Forgotten) -> Self {
+        let mut node = Self::default();
+        node.token.void = forgotten.floor;
+        node.token.unshared = forgotten.floor;
+        node.marks.changed = forgotten.changed;
+        node.marks.recalled = forgotten.recalled;
+        node.dir.generation = 1;
+        node
     }
 
     /// May the kernel keep what is said of it now?
     pub(crate) fn lasting(&self) -> bool {
-        self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
+        self.token.right >= Right::Shared && self.drain.is_none() && self.dir.doubtful == 0
     }
 
     /// May the kernel keep its attributes? A program's store into a page changes the times when the
@@ -262,20 +314,21 @@ impl Node {
     /// Its attributes are what the server says.
     pub(crate) fn has_attr(&mut self, attr: Attr) {
         self.stored = (attr.used_bytes, attr.size);
-        self.given = attr.ctime;
+        self.marks.given = attr.ctime;
         self.attr = Some(attr);
     }
 
     /// Its attributes, as far as they may be said without asking: while the server applies an own
     /// write, others may be shown it already.
     pub(crate) fn held(&self) -> Option<&Attr> {
-        let known = self.right >= Right::Shared && self.remote_writes == 0 && !self.stranded;
+        let known =
+            self.token.right >= Right::Shared && self.pending.remote_writes == 0 && !self.stranded;
         self.attr.as_ref().filter(|_| known)
     }
 
     /// Its attributes, if nobody else has anything of it.
     pub(crate) fn own(&self) -> Option<&Attr> {
-        self.held().filter(|_| self.right == Right::Exclusive)
+        self.held().filter(|_| self.token.right == Right::Exclusive)
     }
 
     /// The same, if nobody waits for it either: a client that went on changing it by itself would
@@ -288,106 +341,129 @@ impl Node {
     /// Is nothing about it on its way to the server or back? An answer would else be older than the
     /// changes made here meanwhile, and newer too.
     pub(crate) fn quiet(&self) -> bool {
-        self.asking + self.resizing + self.remote_writes + self.labelling + self.busy == 0
+        self.pending.asking
+            + self.pending.resizing
+            + self.pending.remote_writes
+            + self.pending.labelling
+            + self.dir.busy
+            == 0
     }
 
     /// Of a directory: there may be names that are not known.
     pub(crate) fn not_whole(&mut self) {
-        (self.whole, self.gathering) = (false, 0);
-        (self.last, self.order) = (None, None);
+        (self.dir.whole, self.dir.gathering) = (false, 0);
+        (self.dir.last, self.dir.order) = (None, None);
     }
 
     /// Of a directory: is there no name in it?
     pub(crate) fn is_empty(&self) -> bool {
-        self.whole && self.names.values().all(Option::is_none)
+        self.dir.whole && self.dir.names.values().all(Option::is_none)
     }
 
     /// May its blocks be served from the cache?
     pub(crate) fn cached(&self) -> bool {
-        self.right >= Right::Shared && self.attr.is_some() && self.remote_writes == 0
+        self.token.right >= Right::Shared && self.attr.is_some() && self.pending.remote_writes == 0
     }
 
     /// The opens, as told to the server.
     pub(crate) fn hold(&self, stamp: u64) -> Hold {
-        let opening = |write: bool| self.opening.iter().any(|access| access.write || !write);
+        let opening = |write: bool| {
+            self.opens
+                .opening
+                .iter()
+                .any(|access| access.write || !write)
+        };
         Hold {
-            open: self.reads + self.writes > 0 || opening(false),
-            write: self.writes > 0 || opening(true),
+            open: self.opens.reads + self.opens.writes > 0 || opening(false),
+            write: self.opens.writes > 0 || opening(true),
             stamp,
         }
     }
 
     pub(crate) fn opened(&mut self, access: Access) {
-        self.direct |= access.write;
+        self.opens.direct |= access.write;
         if access.write {
-            self.writes += 1;
+            self.opens.writes += 1;
         } else {
-            self.reads += 1;
+            self.opens.reads += 1;
         }
     }
 
     pub(crate) fn closed(&mut self, access: Access) {
         let count = if access.write {
-            &mut self.writes
+            &mut self.opens.writes
         } else {
-            &mut self.reads
+            &mut self.opens.reads
         };
         *count = count.saturating_sub(1);
-        self.direct &= self.reads + self.writes > 0;
+        self.opens.direct &= self.opens.reads + self.opens.writes > 0;
     }
 
     /// An open was answered: it does not count as under way any more.
     pub(crate) fn arrived(&mut self, access: Access) {
-        if let Some(at) = self.opening.iter().position(|known| *known == access) {
-            self.opening.swap_remove(at);
+        if let Some(at) = self.opens.opening.iter().position(|known| *known == access) {
+            self.opens.opening.swap_remove(at);
         }
     }
 
     /// Names may have changed: listings that are under way are not believed.
     pub(crate) fn renew_listing(&mut self) {
-        self.generation += 1;
-        if self.generation == GENERATIONS {
-            self.generation = 1;
+        self.dir.generation += 1;
+        if self.dir.generation == GENERATIONS {
+            self.dir.generation = 1;
         }
-        (self.end, self.order) = (None, None);
+        (self.dir.end, self.dir.order) = (None, None);
     }
 
     /// A listing begins: names added behind this position are not part of it.
     pub(crate) fn begin_listing(&mut self, generation: u64, last: u64) {
-        self.begun.retain(|(known, _)| *known != generation);
-        if self.begun.len() == LISTING_ENDS_MAX {
-            self.begun.pop_front();
+        self.dir.begun.retain(|(known, _)| *known != generation);
+        if self.dir.begun.len() == LISTING_ENDS_MAX {
+            self.dir.begun.pop_front();
         }
-        self.begun.push_back((generation, last));
+        self.dir.begun.push_back((generation, last));
     }
 
     /// The last position of a listing.
     pub(crate) fn last_of(&self, generation: u64) -> u64 {
-        let begun = self.begun.iter().find(|(known, _)| *known == generation);
+        let begun = self
+            .dir
+            .begun
+            .iter()
+            .find(|(known, _)| *known == generation);
         begun.map_or(u64::MAX, |(_, last)| *last & LAST)
     }
 
     /// The release of a replica in which a listing began; 0: the directory is of no replica.
     pub(crate) fn release_of(&self, generation: u64) -> u32 {
-        let begun = self.begun.iter().find(|(known, _)| *known == generation);
+        let begun = self
+            .dir
+            .begun
+            .iter()
+            .find(|(known, _)| *known == generation);
         begun.map_or(0, |(_, last)| (*last >> LAST_BITS) as u32)
     }
 
     /// Does nothing hold it in the table?
     pub(crate) fn is_idle(&self) -> bool {
-        let foreseen = self.foreseen && self.right >= Right::Shared;
+        let foreseen = self.foreseen && self.token.right >= Right::Shared;
         !self.kernel.is_known()
             && !foreseen
-            && self.reads + self.writes == 0
-            && self.opening.is_empty()
+            && self.opens.reads + self.opens.writes == 0
+            && self.opens.opening.is_empty()
             && self.drain.is_none()
             && self.parked.is_empty()
             && self.behind.is_empty()
             && !self.kernel.is_reading()
-            && self.syncing.is_empty()
-            && !self.sending
-            && self.delegated == 0
-            && self.remote_writes + self.resizing + self.cutting + self.asking + self.busy == 0
+            && self.writeback.syncing.is_empty()
+            && !self.writeback.sending
+            && self.untold.delegated == 0
+            && self.pending.remote_writes
+                + self.pending.resizing
+                + self.pending.cutting
+                + self.pending.asking
+                + self.dir.busy
+                == 0
     }
 }
 

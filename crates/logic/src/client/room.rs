@@ -19,7 +19,7 @@ use crate::Ticket;
 use crate::client::api::How;
 use crate::client::data::cache::BlockState;
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use crate::room::cost;
 use alloc::collections::BTreeMap;
@@ -343,7 +343,7 @@ impl Client {
     pub(crate) fn on_room_recalled(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let volume = fid.volume;
         let node = self.node(fid);
-        node.void = node.void.max(epoch);
+        node.token.void = node.token.void.max(epoch);
         let of = self.volume_room(volume);
         of.recalled = of.recalled.max(Some(epoch));
         self.rooms.recalled = true;
@@ -377,7 +377,7 @@ impl Client {
             of.short_until = step.now + SHORT_NS;
             let parked = core::mem::take(&mut of.parked);
             let fid = Fid::room(volume);
-            self.node(fid).right = Right::None;
+            self.node(fid).token.right = Right::None;
             self.answer_recall(step, fid, epoch, None);
             for ticket in parked {
                 self.start(step, ticket);
@@ -438,7 +438,7 @@ impl Client {
     /// The session is over.
     pub(crate) fn lose_rooms(&mut self) {
         for (_, of) in core::mem::take(&mut self.rooms).volumes {
-            self.parked.extend(of.parked);
+            self.callers.parked.extend(of.parked);
         }
     }
 

@@ -80,13 +80,13 @@ impl Client {
         let question = watch.question(id);
         self.watches.0.insert(id, watch);
         self.await_word(step.now);
-        if self.state == LinkState::Up {
+        if self.session.state == LinkState::Up {
             self.say(step, question);
         }
     }
 
     pub(crate) fn on_unwatch(&mut self, step: &mut Step<'_>, watch: WatchId) {
-        if self.watches.0.remove(&watch).is_some() && self.state == LinkState::Up {
+        if self.watches.0.remove(&watch).is_some() && self.session.state == LinkState::Up {
             self.say(step, ToServer::Unwatch { watch });
         }
     }

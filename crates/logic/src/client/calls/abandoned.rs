@@ -16,7 +16,7 @@ use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output};
 use crate::client::locks::delegation::Decides;
 use crate::client::notices::Waiting;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{Client, Running, Step};
 use crate::footprint::Footprint;
 use crate::ranges::Span;
@@ -33,7 +33,7 @@ pub(crate) const SERVER_REPLY_NS: Time = 2_000_000_000;
 impl Client {
     /// The caller waits no longer, whatever its call is.
     pub(crate) fn abandon(&mut self, step: &mut Step<'_>, ticket: Ticket, refusal: Refusal) {
-        match self.calls.get(&ticket).map(|running| &running.call) {
+        match self.callers.calls.get(&ticket).map(|running| &running.call) {
             // The bytes are a program's that stored them long ago: they must not be lost with it.
             Some(Call::Write {
                 how: How::Paged, ..
@@ -54,7 +54,7 @@ impl Client {
     /// A signal came that the program handles: its call ends if nothing can have been done.
     pub(crate) fn interrupt(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let sent = self.request_of(ticket).is_some_and(|(_, said)| said);
-        let ends = match self.calls.get(&ticket).map(|running| &running.call) {
+        let ends = match self.callers.calls.get(&ticket).map(|running| &running.call) {
             // Others may wait for the pages of such a read.
             Some(Call::Read { pages, .. }) => !pages,
             Some(Call::Write { how, .. }) => *how != How::Paged && !sent,
@@ -63,7 +63,7 @@ impl Client {
             _ => false,
         };
         // A call that only waits to be answered has been done.
-        if ends && !self.unfinished.contains_key(&ticket) && !self.answer_waits(ticket) {
+        if ends && !self.asked.unfinished.contains_key(&ticket) && !self.answer_waits(ticket) {
             self.abandon(step, ticket, Refusal::Interrupted);
         }
     }
@@ -71,7 +71,7 @@ impl Client {
     /// The request that is under way for a call, and whether it was ever sent.
     fn request_of(&self, ticket: Ticket) -> Option<(RequestId, bool)> {
         let of = |sent: &&Sent| matches!(sent.why, Why::Call(of) if of == ticket);
-        let mut requests = self.requests.iter();
+        let mut requests = self.asked.requests.iter();
         let (id, sent) = requests.find(|(_, sent)| of(sent))?;
         Some((*id, sent.said))
     }
@@ -84,14 +84,14 @@ impl Client {
         (ticket, id): (Ticket, RequestId),
         refusal: Refusal,
     ) -> bool {
-        let Some(sent) = self.requests.get(&id) else {
+        let Some(sent) = self.asked.requests.get(&id) else {
             return false;
         };
         let op = sent.request.op.clone();
         if matches!(op, Op::Unlock { .. }) {
             return false;
         }
-        self.requests.remove(&id);
+        self.asked.requests.remove(&id);
         let outcome = Outcome::Refused(refusal);
         if op.locks() {
             self.on_lock_answer(step, (Some(ticket), id), &op, outcome);
@@ -112,7 +112,7 @@ impl Client {
     /// A lock that is waited for is not wanted any more, and locks that are to be given up are
     /// given up.
     fn abandon_lock(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let Some(running) = self.calls.get(&ticket) else {
+        let Some(running) = self.callers.calls.get(&ticket) else {
             return;
         };
         match running.call.clone() {
@@ -150,10 +150,10 @@ impl Client {
     /// Answers a call at once. Its requests that are under way go on without it.
     fn let_go(&mut self, step: &mut Step<'_>, ticket: Ticket, refusal: Refusal) {
         let goes_on = self.request_of(ticket).is_some()
-            || self.unfinished.contains_key(&ticket)
+            || self.asked.unfinished.contains_key(&ticket)
             || self.waits_for_lock(ticket)
             || self.answer_waits(ticket);
-        let Some(mut running) = self.calls.remove(&ticket) else {
+        let Some(mut running) = self.callers.calls.remove(&ticket) else {
             return; // answered by now
         };
         self.kernel.lets_go(ticket);
@@ -191,7 +191,7 @@ impl Client {
                 Call::Write { .. } => step.out.push(Output::Abandoned { ticket, done }),
                 _ => step.done(ticket, done),
             }
-            self.abandoned.insert(ticket, running);
+            self.callers.abandoned.insert(ticket, running);
         }
         if let Some(fid) = reads {
             self.ask_behind(step, fid);
@@ -207,19 +207,19 @@ impl Client {
 
     /// An answer for a call that was abandoned: while it is taken in, the call is as any other.
     pub(crate) fn take_up(&mut self, ticket: Ticket, changed: &[Fid]) {
-        if let Some(mut running) = self.abandoned.remove(&ticket) {
+        if let Some(mut running) = self.callers.abandoned.remove(&ticket) {
             running.changed.extend_from_slice(changed);
-            self.calls.insert(ticket, running);
+            self.callers.calls.insert(ticket, running);
         }
     }
 
     /// It has been taken in.
     pub(crate) fn put_down(&mut self, ticket: Ticket) {
         let abandoned = |running: &Running| running.abandoned;
-        if self.calls.get(&ticket).is_some_and(abandoned)
-            && let Some(running) = self.calls.remove(&ticket)
+        if self.callers.calls.get(&ticket).is_some_and(abandoned)
+            && let Some(running) = self.callers.calls.remove(&ticket)
         {
-            self.abandoned.insert(ticket, running);
+            self.callers.abandoned.insert(ticket, running);
         }
     }
 
@@ -236,7 +236,7 @@ impl Client {
         self.forget_wait(ticket);
         let refused = matches!(done, Done::Refused(_));
         let doubted = self.end_doubt(step, ticket);
-        if let Some((id, unseen)) = self.unfinished.remove(&ticket) {
+        if let Some((id, unseen)) = self.asked.unfinished.remove(&ticket) {
             let unseen = unseen.filter(|_| !refused);
             self.disown(step, (id, unseen), (&running, doubted));
         }
@@ -305,8 +305,8 @@ impl Client {
 
     /// Is there a change of an owner's locks under way of which no call hears?
     fn changes_locks_unheard(&self, key: (Fid, LockOwner)) -> bool {
-        let mut abandoned = self.abandoned.values();
-        let mut asked = self.requests.values();
+        let mut abandoned = self.callers.abandoned.values();
+        let mut asked = self.asked.requests.values();
         abandoned.any(|running| lock_key(&running.call) == Some(key))
             || asked.any(|sent| match sent.request.op {
                 Op::Unlock { fid, owner, .. } => {
@@ -340,7 +340,7 @@ impl Client {
 
     /// The kernel has told of a signal: its caller is looked at, now.
     pub(crate) fn on_signalled(&mut self, step: &mut Step<'_>, number: u64) {
-        let mut calls = self.calls.iter_mut();
+        let mut calls = self.callers.calls.iter_mut();
         let Some((&ticket, running)) = calls.find(|(_, running)| running.waits.number == number)
         else {
             return;
@@ -352,23 +352,28 @@ impl Client {
 
     /// A call waits: it is looked at later.
     pub(crate) fn look_later(&mut self, now: Time) {
-        if self.next_look <= now {
-            self.next_look = now + CALLER_CHECK_NS;
+        if self.callers.next_look <= now {
+            self.callers.next_look = now + CALLER_CHECK_NS;
         }
     }
 
     /// Ends the waits that have lasted too long, and has the callers of the others looked at.
     pub(crate) fn tick_waits(&mut self, step: &mut Step<'_>) {
         let now = step.now;
-        if now < self.next_look || self.calls.is_empty() {
+        if now < self.callers.next_look || self.callers.calls.is_empty() {
             return;
         }
-        self.next_look = now + CALLER_CHECK_NS;
+        self.callers.next_look = now + CALLER_CHECK_NS;
         if let Some(timeout_ns) = self.options.timeout_ns {
-            let silent = |running: &Running| now >= running.since.max(self.heard_at) + timeout_ns;
-            let late = self.calls.iter().filter(|(_, running)| silent(running));
+            let silent =
+                |running: &Running| now >= running.since.max(self.session.heard_at) + timeout_ns;
+            let late = self
+                .callers
+                .calls
+                .iter()
+                .filter(|(_, running)| silent(running));
             let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
-            if now >= self.heard_at + timeout_ns / 3 {
+            if now >= self.session.heard_at + timeout_ns / 3 {
                 // Silence must mean something: the server is asked whether it is there.
                 self.break_silence(now);
             }
@@ -378,7 +383,7 @@ impl Client {
         }
         let long = |running: &Running| now >= running.since + CALLER_CHECK_NS / 2;
         let seen = |running: &Running| running.waits.thread != 0 || running.signalled;
-        let calls = self.calls.iter();
+        let calls = self.callers.calls.iter();
         let calls = calls.filter(|(_, running)| long(running) && seen(running));
         let callers: Vec<Waiting> = calls
             .map(|(t, running)| waiting(now, *t, running))
@@ -389,7 +394,7 @@ impl Client {
     }
 
     pub(crate) fn waits_due(&self) -> Option<Time> {
-        (!self.calls.is_empty()).then_some(self.next_look)
+        (!self.callers.calls.is_empty()).then_some(self.callers.next_look)
     }
 }
 

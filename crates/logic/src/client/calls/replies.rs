@@ -8,7 +8,7 @@ use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
 use crate::client::mutant::Mutant;
 use crate::client::names::listing::ListingPart;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{Client, Piece, Step};
 use crate::footprint::Footprint;
 use alloc::collections::BTreeSet;
@@ -29,13 +29,13 @@ impl Client {
         if self.is_early(step, id) {
             return self.keep_early_change(step, id, &reply);
         }
-        let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
+        let Some(Sent { request, why, .. }) = self.asked.requests.remove(&id) else {
             return;
         };
         if request.op.changes() {
             self.keep_change(step, &request, &reply);
         }
-        (self.answering, self.heard) = (id, reply.heard);
+        (self.asked.answering, self.heard) = (id, reply.heard);
         if matches!(why, Why::Back { .. } | Why::Delegated(_)) {
             self.settle_room(&request.op, &reply.outcome);
         }
@@ -99,15 +99,15 @@ impl Client {
         self.take_up(ticket, &changed);
         // A grant tells the place of what it is of.
         changed.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
-        if op.changes() && self.calls.contains_key(&ticket) {
+        if op.changes() && self.callers.calls.contains_key(&ticket) {
             let unseen = self.outdates(id, ticket);
-            self.unfinished.insert(ticket, (id, unseen));
+            self.asked.unfinished.insert(ticket, (id, unseen));
         }
         // Questions that are asked as it is heard of come behind it.
-        let last = self.last_request;
+        let last = self.asked.last_request;
         self.on_answer(step, (ticket, id), op, reply, bulk_len);
         self.note_changed(&changed, last);
-        let waits = op.changes() && self.calls.contains_key(&ticket);
+        let waits = op.changes() && self.callers.calls.contains_key(&ticket);
         self.put_down(ticket);
         if !waits {
             for dir in Footprint::new(op).dirs().into_iter().flatten() {
@@ -121,7 +121,7 @@ impl Client {
     pub(crate) fn fail_reads(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
         let parked = core::mem::take(&mut self.node(fid).parked);
         for ticket in parked {
-            match self.calls.get(&ticket).map(|running| &running.call) {
+            match self.callers.calls.get(&ticket).map(|running| &running.call) {
                 Some(Call::Read { .. } | Call::Write { .. }) => {
                     self.node(fid).kernel.ends_read(ticket);
                     self.finish(step, ticket, Done::Refused(refusal));
@@ -248,18 +248,18 @@ impl Client {
     pub(crate) fn accept(&mut self, grant: Grant) -> bool {
         let trusting = self.options.mutant == Some(Mutant::IgnoresEpochs);
         let node = self.node(grant.fid);
-        node.seen = node.seen.max(grant.epoch);
-        if (grant.epoch < node.void || node.drain.is_some()) && !trusting {
+        node.token.seen = node.token.seen.max(grant.epoch);
+        if (grant.epoch < node.token.void || node.drain.is_some()) && !trusting {
             return false;
         }
-        if node.right < Right::Shared && grant.right >= Right::Shared {
+        if node.token.right < Right::Shared && grant.right >= Right::Shared {
             node.attr = None;
             node.forget_xattrs();
         }
-        node.right = node.right.max(grant.right);
+        node.token.right = node.token.right.max(grant.right);
         // An answer that a later one has overtaken vouches for nothing.
-        let latest = grant.epoch > node.grant || trusting;
-        node.grant = node.grant.max(grant.epoch);
+        let latest = grant.epoch > node.token.grant || trusting;
+        node.token.grant = node.token.grant.max(grant.epoch);
         latest
     }
 
@@ -270,15 +270,16 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if node.right < Right::Shared {
+        if node.token.right < Right::Shared {
             return;
         }
         // Names of a directory change here only while the server is not asked about any: its
         // attributes of the directory are then the news, if it was told before of the changes made
         // here.
-        let told = (node.delegated == 0 || self.answering > node.told_by) && !touched;
+        let told =
+            (node.untold.delegated == 0 || self.asked.answering > node.untold.told_by) && !touched;
         let known = node.attr.is_some() && !(node.directory && told);
-        if node.right == Right::Exclusive && known {
+        if node.token.right == Right::Exclusive && known {
             return;
         }
         if !vouched {
@@ -335,7 +336,7 @@ impl Client {
     ) {
         let node = self.node(fid);
         node.kernel.is_told_attr(step.now);
-        let own = node.right == Right::Exclusive && node.attr.is_some();
+        let own = node.token.right == Right::Exclusive && node.attr.is_some();
         let asks = set.size.is_none() && !vouched;
         if asks && self.asked_again_after_set(step, (ticket, id, fid), &attr) {
             return;
@@ -380,15 +381,15 @@ impl Client {
         if vouched {
             self.learn(fid, attr, true);
         }
-        let Some((&Call::Open { append, .. }, caller)) =
-            (self.calls.get(&ticket)).map(|running| (&running.call, running.caller.clone()))
+        let Some((&Call::Open { append, .. }, caller)) = (self.callers.calls.get(&ticket))
+            .map(|running| (&running.call, running.caller.clone()))
         else {
             return;
         };
         let trusting = self.options.mutant == Some(Mutant::CachesSharedOpens);
         let covered = self.node(fid).lasting() && !access.write && !append;
         let cached = covered || trusting;
-        self.node(fid).direct |= !cached;
+        self.node(fid).opens.direct |= !cached;
         if access.write && self.drops_for_writer(step, (ticket, fid)) {
             return;
         }
@@ -402,11 +403,11 @@ impl Client {
         reply: Reply,
         bulk_len: u32,
     ) {
-        let pages = match self.calls.get(&ticket).map(|running| &running.call) {
+        let pages = match self.callers.calls.get(&ticket).map(|running| &running.call) {
             Some(Call::Read { pages, .. }) => *pages,
             _ => return,
         };
-        let granted = self.node(fid).grant;
+        let granted = self.node(fid).token.grant;
         let withholds = pages && self.withholds_pages(fid);
         let disowned = self.is_disowned(fid, pages);
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
@@ -418,7 +419,7 @@ impl Client {
         let counts = accepted && !outdated;
         // The server may have applied an own change of the size that is not answered. If others are
         // answered from the cache, which does not know of it yet, so is this one.
-        let own = node.resizing > 0 && node.cached() && node.drain.is_none();
+        let own = node.pending.resizing > 0 && node.cached() && node.drain.is_none();
         // Nor may the kernel have it if the file has been opened for writing meanwhile.
         let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
         // Nor a program, whose kernel has yet to hear of a change that its caller did not wait for.
@@ -434,7 +435,7 @@ impl Client {
         match reply.outcome {
             Outcome::Read { len, .. } if !own && freed && (counts || !pages || draining) => {
                 if node.drain.is_some() && pages {
-                    node.right = node.right.max(Right::Transient);
+                    node.token.right = node.token.right.max(Right::Transient);
                 }
                 let len = len.min(bulk_len);
                 let blocks = u64::from(len.div_ceil(BLOCK_BYTES));
@@ -476,7 +477,7 @@ impl Client {
                 if self
                     .nodes
                     .get(fid)
-                    .is_some_and(|node| node.right < Right::Shared)
+                    .is_some_and(|node| node.token.right < Right::Shared)
                 {
                     self.say_opens(step, *fid);
                 }

@@ -8,7 +8,7 @@
 
 use crate::Ticket;
 use crate::client::node::Node;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use crate::footprint::Footprint;
 use alloc::boxed::Box;
@@ -22,7 +22,7 @@ impl Client {
         for grant in &*grants {
             self.granted = self.granted.max(grant.epoch);
             if let Some(node) = self.nodes.get_mut(&grant.fid) {
-                node.seen = node.seen.max(grant.epoch);
+                node.token.seen = node.token.seen.max(grant.epoch);
             }
         }
         grants.retain(|grant| grant.right > Right::None);
@@ -52,8 +52,8 @@ impl Client {
     pub(crate) fn note_changed(&mut self, fids: &[Fid], last: RequestId) {
         for fid in fids {
             match self.nodes.get_mut(fid) {
-                Some(node) => node.changed = last,
-                None => self.changed = last,
+                Some(node) => node.marks.changed = last,
+                None => self.forgotten.changed = last,
             }
         }
     }
@@ -64,7 +64,7 @@ impl Client {
             return;
         };
         let overtaken = node.is_overtaken(&attr);
-        if node.right == Right::Exclusive
+        if node.token.right == Right::Exclusive
             && let Some(own) = node.attr.as_mut()
         {
             if overtaken {
@@ -72,7 +72,7 @@ impl Client {
             }
             // Attributes that the server sent before it had heard of a change made here are
             // overtaken.
-            if self.answering >= node.told_by {
+            if self.asked.answering >= node.untold.told_by {
                 (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
                 (own.nlink, own.atime) = (attr.nlink, attr.atime);
             }
@@ -87,8 +87,8 @@ impl Client {
     pub(crate) fn vouches(&mut self, grant: Grant, id: RequestId) -> bool {
         let accepted = self.accept(grant);
         let node = self.node(grant.fid);
-        let vouches = accepted && id > node.changed;
-        if vouches && grant.bare && node.right >= Right::Shared {
+        let vouches = accepted && id > node.marks.changed;
+        if vouches && grant.bare && node.token.right >= Right::Shared {
             node.has_no_xattrs();
         }
         vouches
@@ -104,8 +104,8 @@ impl Client {
     ) -> bool {
         let node = self.node(fid);
         // Of a later version this client has heard, whatever it holds of the file now.
-        let overtaken = node.right < Right::Exclusive && node.version > attr.version;
-        let outdated = overtaken || (node.held().is_none() && id <= node.recalled);
+        let overtaken = node.token.right < Right::Exclusive && node.version > attr.version;
+        let outdated = overtaken || (node.held().is_none() && id <= node.marks.recalled);
         if attr.kind != Kind::File || !outdated {
             return false;
         }
@@ -113,7 +113,7 @@ impl Client {
             node.attr = None; // it may be without what was set
         }
         let (caller, hold) = (Caller::default(), node.hold(0));
-        if let Some(running) = self.calls.get_mut(&ticket) {
+        if let Some(running) = self.callers.calls.get_mut(&ticket) {
             running.set = Some(Box::new(attr.clone()));
         }
         let op = Op::GetAttr { fid };
@@ -128,22 +128,22 @@ impl Node {
     /// An own change was answered with these attributes: did later ones come with a grant before?
     /// Then the change is in them already, and so may others be that came behind it.
     pub(crate) fn was_given_later(&self, attr: &Attr) -> bool {
-        attr.ctime < self.given
+        attr.ctime < self.marks.given
     }
 
     /// Takes note of the answer to an own change: has the answer to a later one come before, or
     /// a grant with later attributes?
     pub(crate) fn is_overtaken(&mut self, attr: &Attr) -> bool {
-        let overtaken = attr.ctime < self.answered || self.was_given_later(attr);
-        self.answered = self.answered.max(attr.ctime);
+        let overtaken = attr.ctime < self.marks.answered || self.was_given_later(attr);
+        self.marks.answered = self.marks.answered.max(attr.ctime);
         overtaken
     }
 
     /// Takes note of the answer to an own change that sets the size or the time of modification:
     /// has the answer to a later one of that sort come before? Other changes say nothing of these.
     pub(crate) fn is_set_overtaken(&mut self, attr: &Attr) -> bool {
-        let overtaken = attr.ctime < self.set || self.was_given_later(attr);
-        self.set = self.set.max(attr.ctime);
+        let overtaken = attr.ctime < self.marks.set || self.was_given_later(attr);
+        self.marks.set = self.marks.set.max(attr.ctime);
         overtaken
     }
 
@@ -151,6 +151,6 @@ impl Node {
     /// ends transient rights before it is applied, so that bytes read before it are void in any
     /// case; a lasting right stays; a change of the size ends none, nor does a write to the cache.
     pub(crate) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
-        id <= self.resized.max(self.written) || (lasting && id <= self.changed)
+        id <= self.marks.resized.max(self.marks.written) || (lasting && id <= self.marks.changed)
     }
 }

@@ -11,18 +11,18 @@ use wire::{Access, Caller, Fid, NOBODY, Refusal, Rights};
 impl Client {
     /// The rights of the machine, as the server has said last.
     pub fn rights(&self) -> &Rights {
-        &self.rights
+        &self.session.rights
     }
 
     /// Does the caller stand for somebody whom the server does not believe this machine?
     pub(crate) fn is_nobody(&self, caller: &Caller) -> bool {
-        let squashed = !self.rights.root || !self.rights.uids.is_empty();
+        let squashed = !self.session.rights.root || !self.session.rights.uids.is_empty();
         (caller.uid == NOBODY && squashed) || self.has_lapsed(caller)
     }
 
     /// Has the user proved himself, and too long ago?
     fn has_lapsed(&self, caller: &Caller) -> bool {
-        let user = self.rights.proven(caller.uid);
+        let user = self.session.rights.proven(caller.uid);
         user.is_some_and(|user| user.expired)
     }
 
@@ -40,7 +40,7 @@ impl Client {
             return Some(Ok(()));
         }
         // A user who has not logged in may list and read, and change nothing.
-        if !self.rights.trusted && access.write {
+        if !self.session.rights.trusted && access.write {
             return Some(Err(Refusal::Denied));
         }
         let allowed = self.allows(fid, access, caller)?;

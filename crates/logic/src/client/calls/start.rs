@@ -4,7 +4,7 @@ use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
 use crate::client::kernel::inode_locks::stops_write_back;
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use crate::footprint::Footprint;
 use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
@@ -12,8 +12,8 @@ use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 impl Client {
     /// Begins a call, or begins it again after it had to wait.
     pub(crate) fn start(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let running = self.calls.get(&ticket);
-        if self.abandoned.contains_key(&ticket) || running.is_some_and(|r| r.abandoned) {
+        let running = self.callers.calls.get(&ticket);
+        if self.callers.abandoned.contains_key(&ticket) || running.is_some_and(|r| r.abandoned) {
             return self.finish(step, ticket, Done::Refused(Refusal::Interrupted));
         }
         let Some(running) = running else {
@@ -22,8 +22,8 @@ impl Client {
         let release = matches!(running.call, Call::Release { .. } | Call::Leave)
             || self.gives_up_nothing(&running.call)
             || self.takes_stores(&running.call);
-        if (self.suspended || self.root.is_none()) && !release {
-            return self.parked.push(ticket);
+        if (self.session.suspended || self.root.is_none()) && !release {
+            return self.callers.parked.push(ticket);
         }
         if let Some(fid) = self.is_stranded(&running.call) {
             return self.node(fid).parked.push(ticket);
@@ -194,31 +194,31 @@ impl Client {
         self.naming += u32::from(changes_links(op));
         for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
-            node.busy += 1;
+            node.dir.busy += 1;
             node.directory = true;
         }
         match op {
-            Op::GetAttr { fid } => self.node(*fid).asking += 1,
-            Op::Claim { fid } => self.node(*fid).claiming += 1,
+            Op::GetAttr { fid } => self.node(*fid).pending.asking += 1,
+            Op::Claim { fid } => self.node(*fid).pending.claiming += 1,
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
-                node.asking += 1;
-                node.timing += u32::from(set.mtime.is_some());
+                node.pending.asking += 1;
+                node.pending.timing += u32::from(set.mtime.is_some());
                 if set.size.is_some() {
-                    node.resizing += 1;
+                    node.pending.resizing += 1;
                     node.edits += 1;
                 }
             }
-            Op::Open { fid, access } => self.node(*fid).opening.push(*access),
+            Op::Open { fid, access } => self.node(*fid).opens.opening.push(*access),
             Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
                 let node = self.node(*fid);
                 node.xattrs_change(op);
-                node.labelling += 1;
+                node.pending.labelling += 1;
             }
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
             Op::Write { fid, .. } => {
                 let node = self.node(*fid);
-                node.remote_writes += 1;
+                node.pending.remote_writes += 1;
                 node.edits += 1;
             }
             _ => {}
@@ -230,31 +230,31 @@ impl Client {
         self.naming -= u32::from(changes_links(op));
         for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
-            node.busy = node.busy.saturating_sub(1);
+            node.dir.busy = node.dir.busy.saturating_sub(1);
         }
         match op {
             Op::GetAttr { fid } => {
                 let node = self.node(*fid);
-                node.asking = node.asking.saturating_sub(1);
+                node.pending.asking = node.pending.asking.saturating_sub(1);
             }
             Op::Claim { fid } => {
                 let node = self.node(*fid);
-                node.claiming = node.claiming.saturating_sub(1);
+                node.pending.claiming = node.pending.claiming.saturating_sub(1);
             }
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
-                node.asking = node.asking.saturating_sub(1);
+                node.pending.asking = node.pending.asking.saturating_sub(1);
                 let timed = u32::from(set.mtime.is_some());
-                node.timing = node.timing.saturating_sub(timed);
+                node.pending.timing = node.pending.timing.saturating_sub(timed);
                 if set.size.is_some() {
-                    node.resizing = node.resizing.saturating_sub(1);
+                    node.pending.resizing = node.pending.resizing.saturating_sub(1);
                     node.edits += 1;
                 }
             }
             Op::Open { fid, access } => self.node(*fid).arrived(*access),
             Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
                 let node = self.node(*fid);
-                node.labelling = node.labelling.saturating_sub(1);
+                node.pending.labelling = node.pending.labelling.saturating_sub(1);
             }
             Op::Write {
                 mode: wire::WriteMode::Back { .. },
@@ -262,7 +262,7 @@ impl Client {
             } => {}
             Op::Write { fid, .. } | Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => {
                 let node = self.node(*fid);
-                node.remote_writes = node.remote_writes.saturating_sub(1);
+                node.pending.remote_writes = node.pending.remote_writes.saturating_sub(1);
                 node.edits += 1;
             }
             _ => {}
@@ -272,13 +272,13 @@ impl Client {
     /// A look-up that the cache can answer.
     fn lookup(&mut self, step: &mut Step<'_>, dir: Fid, name: &Name) -> Option<Done> {
         let parent = self.nodes.get(&dir)?;
-        if parent.right < Right::Shared {
+        if parent.token.right < Right::Shared {
             return None;
         }
         let name_lifetime = Self::lifetime(parent.lasting());
-        let named = parent.names.get(name);
+        let named = parent.dir.names.get(name);
         let named = named.map(|named| named.map(|named| named.fid));
-        match named.or_else(|| parent.whole.then_some(None))? {
+        match named.or_else(|| parent.dir.whole.then_some(None))? {
             None => Some(Done::Absent {
                 lifetime: name_lifetime,
             }),
@@ -301,7 +301,7 @@ impl Client {
 
     fn known_attr(&mut self, fid: Fid) -> Option<Done> {
         let node = self.nodes.get(&fid)?;
-        if node.resizing > 0 {
+        if node.pending.resizing > 0 {
             return None;
         }
         let attr = node.tellable()?.clone();
@@ -330,9 +330,9 @@ impl Client {
         let behind = self.options.mutant == Some(Mutant::ResizesBehindRecalls);
         let free = stops_write_back(op) && !behind;
         self.nodes.get(fid).is_some_and(|node| {
-            let written_back = node.sending && (resize || set.mtime.is_some());
+            let written_back = node.writeback.sending && (resize || set.mtime.is_some());
             let recalled = node.drain.is_some() && !free;
-            recalled || written_back || (resize && node.remote_writes > 0)
+            recalled || written_back || (resize && node.pending.remote_writes > 0)
         })
     }
 
@@ -356,7 +356,7 @@ impl Client {
         } else {
             Right::Shared
         };
-        if node.right >= wanted {
+        if node.token.right >= wanted {
             match self.may_open(fid, access, &caller) {
                 None => {}
                 Some(Err(refusal)) => return self.finish(step, ticket, Done::Refused(refusal)),
@@ -364,7 +364,7 @@ impl Client {
                     let node = self.node(fid);
                     node.opened(access);
                     let cached = !access.write && !append;
-                    node.direct |= !cached;
+                    node.opens.direct |= !cached;
                     return self.answer_open(step, (ticket, fid, &caller), cached);
                 }
             }
@@ -393,7 +393,7 @@ impl Client {
         let before = node.hold(0);
         node.closed(access);
         let after = node.hold(0);
-        if before != after && node.right < Right::Shared {
+        if before != after && node.token.right < Right::Shared {
             self.say_opens(step, fid);
         }
     }
@@ -404,19 +404,20 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if node.stillborn {
+        if node.untold.stillborn {
             return self.bury_stillborn(step, fid);
         }
-        let own = node.delegated > 0;
+        let own = node.untold.delegated > 0;
         if own && self.strikes_out(step, fid) {
             return;
         }
         let node = self.node(fid);
-        let busy = own || node.sending || node.remote_writes > 0 || node.drain.is_some();
+        let busy =
+            own || node.writeback.sending || node.pending.remote_writes > 0 || node.drain.is_some();
         if !node.unlinked || node.hold(0).open || busy {
             return;
         }
-        let private = node.private;
+        let private = node.untold.private;
         if private && node.kernel.is_known() {
             return; // a program here may be about to open it: the kernel will let go of it
         }
@@ -425,7 +426,7 @@ impl Client {
             .blocks(fid, 0)
             .any(|(_, _, state)| crate::client::is_dirty(state));
         let looked_for = || {
-            let mut asked = self.requests.values().map(|sent| &sent.request.op);
+            let mut asked = self.asked.requests.values().map(|sent| &sent.request.op);
             asked.any(|op| matches!(op, Op::Lookup { .. }))
         };
         if dirty && (!private || looked_for()) {
@@ -437,8 +438,8 @@ impl Client {
             return;
         };
         node.attr = None;
-        node.flush = false;
-        for (waiter, _) in core::mem::take(&mut node.syncing) {
+        node.writeback.flush = false;
+        for (waiter, _) in core::mem::take(&mut node.writeback.syncing) {
             self.finish(step, waiter, Done::Refused(Refusal::Stale));
         }
         let blocks: alloc::vec::Vec<u64> = self.cache.blocks(fid, 0).map(|(b, _, _)| b).collect();

@@ -18,7 +18,7 @@ use crate::client::kernel::name_revoke::UNKNOWN_HOLDER_WAIT_NS;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Invalidate;
 use crate::client::session::LinkState;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{After, Client, Step};
 use crate::footprint::Footprint;
 use alloc::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Client {
         let mut dirs: Vec<Fid> = names.iter().map(|(dir, _)| *dir).collect();
         dirs.dedup();
         for dir in &dirs {
-            self.node(*dir).doubtful += 1;
+            self.node(*dir).dir.doubtful += 1;
         }
         let doubt = UnattendedChange {
             dirs,
@@ -89,10 +89,10 @@ impl Client {
             waited_for: None,
             raised: None,
         };
-        self.unattended.changes.insert(ticket, doubt);
+        self.callers.unattended.changes.insert(ticket, doubt);
         for (dir, name) in names {
             let node = self.node(dir);
-            node.names.remove(&name);
+            node.dir.names.remove(&name);
             node.not_whole();
             node.renew_listing();
             let what = Invalidate::Name { dir, name };
@@ -102,7 +102,7 @@ impl Client {
 
     /// The kernel has dropped one of them; `all`: all names of a directory have expired.
     pub(crate) fn on_doubt(&mut self, step: &mut Step<'_>, ticket: Ticket, all: bool) {
-        let Some(doubt) = self.unattended.changes.get_mut(&ticket) else {
+        let Some(doubt) = self.callers.unattended.changes.get_mut(&ticket) else {
             return;
         };
         let before = doubt.is_dropped();
@@ -122,12 +122,12 @@ impl Client {
 
     /// The change is answered.
     pub(crate) fn end_doubt(&mut self, step: &mut Step<'_>, ticket: Ticket) -> bool {
-        let Some(doubt) = self.unattended.changes.remove(&ticket) else {
+        let Some(doubt) = self.callers.unattended.changes.remove(&ticket) else {
             return false;
         };
         for dir in doubt.dirs {
             if let Some(node) = self.nodes.get_mut(&dir) {
-                node.doubtful = node.doubtful.saturating_sub(1);
+                node.dir.doubtful = node.dir.doubtful.saturating_sub(1);
             }
         }
         self.ask_early_again(step);
@@ -135,9 +135,9 @@ impl Client {
     }
 
     fn ask_early_again(&mut self, step: &mut Step<'_>) {
-        for id in core::mem::take(&mut self.unattended.early) {
+        for id in core::mem::take(&mut self.callers.unattended.early) {
             // Without a connection it is sent on the next one.
-            if self.state == LinkState::Up && self.requests.contains_key(&id) {
+            if self.session.state == LinkState::Up && self.asked.requests.contains_key(&id) {
                 self.send_request(step, id);
             }
         }
@@ -146,10 +146,10 @@ impl Client {
     /// Does this answer come before the kernel has dropped what it may make wrong? Then it counts
     /// as lost.
     pub(crate) fn is_early(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
-        if self.unattended.changes.is_empty() {
+        if self.callers.unattended.changes.is_empty() {
             return false;
         }
-        let Some(Sent { request, why, .. }) = self.requests.get(&id) else {
+        let Some(Sent { request, why, .. }) = self.asked.requests.get(&id) else {
             return false;
         };
         if !matches!(why, Why::Call(_) | Why::Walk | Why::Names) {
@@ -161,15 +161,15 @@ impl Client {
             !doubt.is_dropped() && dirs.any(|dir| doubt.dirs.contains(dir))
         };
         let mut early = false;
-        for doubt in self.unattended.changes.values_mut().filter(about) {
+        for doubt in self.callers.unattended.changes.values_mut().filter(about) {
             doubt.waited_for.get_or_insert(step.now);
             early = true;
         }
         if !early {
             return false;
         }
-        if !self.unattended.early.contains(&id) {
-            self.unattended.early.push(id);
+        if !self.callers.unattended.early.contains(&id) {
+            self.callers.unattended.early.push(id);
         }
         self.raise_doubts(step);
         true
@@ -177,7 +177,7 @@ impl Client {
 
     /// A call has come: it may hold a lock that is waited for.
     pub(crate) fn on_doubtful_call(&mut self, step: &mut Step<'_>) {
-        if !self.unattended.early.is_empty() {
+        if !self.callers.unattended.early.is_empty() {
             self.raise_doubts(step);
         }
     }
@@ -196,12 +196,12 @@ impl Client {
                 (false, false) => None,
             }
         };
-        let stuck = self.unattended.changes.iter();
+        let stuck = self.callers.unattended.changes.iter();
         let stuck = stuck.filter(|(_, doubt)| !doubt.is_dropped() && doubt.raised.is_none());
         let stuck = stuck.filter_map(|(ticket, doubt)| Some((*ticket, holder(doubt)?)));
         let stuck: Vec<(Ticket, Holder)> = stuck.collect();
         for (ticket, holder) in stuck {
-            let Some(doubt) = self.unattended.changes.get_mut(&ticket) else {
+            let Some(doubt) = self.callers.unattended.changes.get_mut(&ticket) else {
                 continue;
             };
             doubt.raised = Some((holder, doubt.dirs.len() as u32));
@@ -218,7 +218,7 @@ impl Client {
     }
 
     pub(crate) fn unattended_due(&self) -> Option<Time> {
-        self.unattended.due().filter(|_| !self.is_patient())
+        self.callers.unattended.due().filter(|_| !self.is_patient())
     }
 
     /// A lock that is not known of would be waited for without end.

@@ -23,7 +23,7 @@ const NUMBERS: u32 = 1000;
 impl Client {
     /// Makes a file beside the one that others have changed, or in the root.
     pub(super) fn make_beside(&mut self, step: &mut Step<'_>, fid: Fid, number: u32) {
-        let host = self.name.clone();
+        let host = self.session.name.clone();
         let at = self.clock.shows(step.now);
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
@@ -42,7 +42,7 @@ impl Client {
         };
         stranded.phase = Phase::Makes(dir, name, number);
         // Its kernel does not know that a name comes.
-        self.node(dir).doubtful += 1;
+        self.node(dir).dir.doubtful += 1;
         self.ask_stranded(step, fid, (op, caller));
     }
 
@@ -63,8 +63,8 @@ impl Client {
             self.invalidate(step, what, After::Nothing);
         }
         let node = self.node(dir);
-        node.doubtful = node.doubtful.saturating_sub(1);
-        node.names.remove(name);
+        node.dir.doubtful = node.dir.doubtful.saturating_sub(1);
+        node.dir.names.remove(name);
         node.not_whole();
         node.renew_listing();
         let name = name.clone();
@@ -140,7 +140,7 @@ impl Client {
     /// The file beside it is not there any more: somebody has removed it before its bytes came.
     fn lose_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, outcome): (Fid, &Outcome)) {
         let node = self.node(made);
-        node.asking = node.asking.saturating_sub(1);
+        node.pending.asking = node.pending.asking.saturating_sub(1);
         self.retire(step, made);
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
@@ -203,7 +203,7 @@ impl Client {
         }
         if from >= size || self.has_all(fid, size) {
             let node = self.node(made);
-            if node.right == Right::Exclusive && node.drain.is_none() {
+            if node.token.right == Right::Exclusive && node.drain.is_none() {
                 return self.move_aside(step, fid, made);
             }
             // Somebody has looked at it meanwhile. Blocks that are here may leave before it is had
@@ -245,7 +245,7 @@ impl Client {
         self.cache.move_blocks(fid, made, step.now);
         let now = self.clock.shows(step.now);
         let node = self.node(made);
-        node.asking = node.asking.saturating_sub(1);
+        node.pending.asking = node.pending.asking.saturating_sub(1);
         if let Some(attr) = node.attr.as_mut() {
             attr.size = attr.size.max(reach.min(stranded.attr.size));
             (attr.mtime, attr.ctime) = (stranded.attr.mtime, now.max(attr.ctime));

@@ -8,7 +8,7 @@
 //! mapping do not on a local disk, and for others the kernel has asked before.)
 
 use crate::Ticket;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{Caller, Fid, Hold, Op, Outcome, Refusal, Reply, RequestId};

@@ -88,7 +88,7 @@ impl Client {
         ticket: Ticket,
         op: &Op,
     ) -> bool {
-        let Some(running) = self.calls.get_mut(&ticket) else {
+        let Some(running) = self.callers.calls.get_mut(&ticket) else {
             return false;
         };
         let asked = matches!(&running.call, Call::Op(asked) if asked == op);
@@ -96,14 +96,14 @@ impl Client {
             return false;
         }
         running.replaces = true;
-        self.unfinished.remove(&ticket);
+        self.asked.unfinished.remove(&ticket);
         self.start(step, ticket);
         true
     }
 
     /// Is it known that this rename replaces something, whatever else is known of the name?
     fn replaces(&self, ticket: Ticket) -> bool {
-        let running = self.calls.get(&ticket);
+        let running = self.callers.calls.get(&ticket);
         running.is_some_and(|running| running.replaces)
     }
 
@@ -128,7 +128,7 @@ impl Client {
             .into_iter()
             .filter(|fid| !self.goes_ahead(step, *fid))
             .collect();
-        let Some(running) = self.calls.get_mut(&ticket) else {
+        let Some(running) = self.callers.calls.get_mut(&ticket) else {
             return false;
         };
         let (Some(&fid), false) = (waits.first(), running.brought) else {
@@ -136,14 +136,14 @@ impl Client {
         };
         // Of several files the others have been sent as far as they can be; once is enough.
         running.brought = waits.len() == 1;
-        self.node(fid).syncing.push((ticket, step.now));
+        self.node(fid).writeback.syncing.push((ticket, step.now));
         true
     }
 
     /// Is it known that there is no such name, or of nothing that the server has heard of?
     fn is_new(&self, dir: Fid, name: &Name) -> bool {
         let node = self.nodes.get(&dir).filter(|node| node.lasting());
-        match node.and_then(|node| node.names.get(name)) {
+        match node.and_then(|node| node.dir.names.get(name)) {
             Some(Some(named)) => self.is_untold(named.fid),
             _ => self.is_free(dir, name),
         }
@@ -152,20 +152,28 @@ impl Client {
     /// Is it known that there is no such name?
     fn is_free(&self, dir: Fid, name: &Name) -> bool {
         let node = self.nodes.get(&dir).filter(|node| node.lasting());
-        node.is_some_and(|node| node.names.get(name).map_or(node.whole, Option::is_none))
+        node.is_some_and(|node| {
+            node.dir
+                .names
+                .get(name)
+                .map_or(node.dir.whole, Option::is_none)
+        })
     }
 
     /// Has the server not been told that this was made?
     fn is_untold(&self, fid: Fid) -> bool {
-        let unborn = self.nodes.get(&fid).map_or(0, |node| node.unborn);
-        self.requests.get(&unborn).is_some_and(|sent| sent.kept)
+        let unborn = self.nodes.get(&fid).map_or(0, |node| node.untold.unborn);
+        self.asked
+            .requests
+            .get(&unborn)
+            .is_some_and(|sent| sent.kept)
     }
 
     /// The file of this name, if something of it is dirty; of a name that is not known all files
     /// that may have it.
     fn dirty_under(&self, (dir, name): (Fid, &Name)) -> Vec<Fid> {
         let node = self.nodes.get(&dir);
-        let named = node.and_then(|node| node.names.get(name));
+        let named = node.and_then(|node| node.dir.names.get(name));
         match named {
             Some(Some(named)) if self.cache.changed(named.fid).count > 0 => [named.fid].into(),
             Some(_) => Vec::new(),
@@ -195,8 +203,8 @@ impl Client {
         if self.cache.changed(fid).count == 0 {
             return true;
         }
-        let batch = self.node(fid).batch;
-        let last = self.delegation.last_unanswered(&self.requests);
+        let batch = self.node(fid).writeback.batch;
+        let last = self.delegation.last_unanswered(&self.asked.requests);
         // A change that was told since then, or the write-back of another file, may be done later.
         if !self.is_done_behind(batch, last) {
             return false;
@@ -209,7 +217,7 @@ impl Client {
     /// Requests that have been answered are not known here any more.
     fn is_done_behind(&self, mut id: RequestId, last: RequestId) -> bool {
         while last != 0 && id > last {
-            let Some(sent) = self.requests.get(&id) else {
+            let Some(sent) = self.asked.requests.get(&id) else {
                 return false;
             };
             id = sent.request.after;

@@ -101,7 +101,7 @@ impl Client {
         };
         let size = node.attr.as_ref().map_or(0, |attr| attr.size);
         // Bytes that were written through the server since the question left are not in the answer.
-        let fits = node.right == Right::Shared
+        let fits = node.token.right == Right::Shared
             && node.cached()
             && node.edits == 0
             && size == u64::from(bytes);

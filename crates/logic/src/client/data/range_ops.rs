@@ -17,7 +17,7 @@ impl Client {
     pub(crate) fn must_bring(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
         if let Some(fid) = op.edits() {
             let node = self.node(fid);
-            if node.drain.is_some() || node.resizing + node.cutting > 0 {
+            if node.drain.is_some() || node.pending.resizing + node.pending.cutting > 0 {
                 node.parked.push(ticket);
                 return true;
             }
@@ -29,7 +29,7 @@ impl Client {
         let Some(fid) = op.draws_on().filter(|fid| op.edits() != Some(*fid)) else {
             return false;
         };
-        let Some(running) = self.calls.get_mut(&ticket) else {
+        let Some(running) = self.callers.calls.get_mut(&ticket) else {
             return false;
         };
         // Once is enough: later writes may be looked at or not.
@@ -65,7 +65,7 @@ impl Client {
             |(block, _, state)| is_dirty(state) && block * u64::from(BLOCK_BYTES) < size;
         let within = self.cache.changed_blocks(*fid).any(starts_within);
         let ahead = self.options.mutant == Some(Mutant::ResizesAheadOfBytes);
-        let running = self.calls.get_mut(&ticket);
+        let running = self.callers.calls.get_mut(&ticket);
         let Some(running) = running.filter(|running| within && !ahead && !running.brought) else {
             return false;
         };
@@ -97,7 +97,7 @@ impl Client {
 
     /// Writes back what is dirty; the call goes on when nothing is left that was there by then.
     fn bring(&mut self, step: &mut Step<'_>, (ticket, fid): (Ticket, Fid), until: Time) {
-        self.node(fid).syncing.push((ticket, until));
+        self.node(fid).writeback.syncing.push((ticket, until));
         self.flush(step, fid);
         self.go_on_syncing(step, fid);
     }
@@ -106,7 +106,7 @@ impl Client {
     /// known attributes are not shown to anybody meanwhile.
     pub(crate) fn note_edit(&mut self, fid: Fid) {
         let node = self.node(fid);
-        node.remote_writes += 1;
+        node.pending.remote_writes += 1;
         node.edits += 1;
         node.attr = None;
     }
@@ -124,7 +124,7 @@ impl Client {
         self.finish(step, ticket, done);
         let node = self.node(fid);
         let spoilt = zeros.filter(|zeros| node.zeroes(step.now, *zeros));
-        if node.remote_writes == 0 {
+        if node.pending.remote_writes == 0 {
             node.pages_beside_are_known();
         }
         if let Some(range) = spoilt {
@@ -136,7 +136,7 @@ impl Client {
     /// The range that the kernel makes zeros itself, behind the answer to this call: of the pages
     /// that are in it in part.
     fn zeroed_by(&self, ticket: Ticket) -> Option<(u64, u64)> {
-        match self.calls.get(&ticket)?.call {
+        match self.callers.calls.get(&ticket)?.call {
             Call::Op(Op::Allocate {
                 zero: true,
                 offset,
@@ -156,7 +156,7 @@ impl Client {
             // An answer that was kept over a restart of the server says how things were then.
             node.version = node.version.max(attr.version);
             node.attr = None;
-            if node.right >= Right::Shared && vouched {
+            if node.token.right >= Right::Shared && vouched {
                 node.has_attr(attr);
             }
         } else if attr.version == node.version {
@@ -164,7 +164,7 @@ impl Client {
             let older = node.attr.as_ref().is_some_and(|own| own.ctime < attr.ctime);
             if vouched {
                 self.changed(fid, attr, vouched);
-            } else if older && node.right < Right::Exclusive {
+            } else if older && node.token.right < Right::Exclusive {
                 node.attr = None;
             }
         }

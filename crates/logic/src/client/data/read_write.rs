@@ -15,7 +15,7 @@ use crate::client::mutant::Mutant;
 use crate::client::node::{FillStart, Node, Range};
 use crate::client::notices::Invalidate;
 use crate::client::piece::Piece;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
@@ -86,10 +86,10 @@ impl Client {
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let node = self.nodes.get(&fid);
         // The kernel's copy cannot be lent, so a client that lends keeps one if others want it.
-        let lent = |node: &Node| node.is_reread || self.version < VERSION_OF_PASSING;
+        let lent = |node: &Node| node.is_reread || self.session.version < VERSION_OF_PASSING;
         let lent = |node: &Node| self.lending.lends() && lent(node);
         len >= self.options.passing_bytes
-            && node.is_some_and(|node| node.right == Right::Shared && !lent(node))
+            && node.is_some_and(|node| node.token.right == Right::Shared && !lent(node))
             && self.cache.span(fid, blocks).all(|found| found.is_none())
     }
 
@@ -128,13 +128,13 @@ impl Client {
     pub(crate) fn finish_read(&mut self, step: &mut Step<'_>, ticket: Ticket, pieces: Vec<Piece>) {
         let Some(Call::Read {
             fid, offset, pages, ..
-        }) = self.calls.get(&ticket).map(|r| &r.call)
+        }) = self.callers.calls.get(&ticket).map(|r| &r.call)
         else {
             return;
         };
         let (fid, offset, pages) = (*fid, *offset, *pages);
         let end = offset + pieces.iter().map(Piece::len).sum::<u64>();
-        let last = self.last_request;
+        let last = self.asked.last_request;
         let node = self.node(fid);
         let reading = node.kernel.ends_read(ticket);
         if pages {
@@ -142,7 +142,7 @@ impl Client {
             node.kernel.is_given_pages(step.now, writable);
         }
         let all = offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
-        if pages && all && !node.direct {
+        if pages && all && !node.opens.direct {
             node.kernel.has_all();
         }
         if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
@@ -244,15 +244,15 @@ impl Client {
 
     /// The kernel cannot be served now: no slot is free. Write-back makes room.
     pub(crate) fn starve(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        self.starved.push(ticket);
-        if self.cannot_clean(step) || self.starved.len() > 1 {
+        self.callers.starved.push(ticket);
+        if self.cannot_clean(step) || self.callers.starved.len() > 1 {
             return; // or everything dirty is on its way already
         }
         self.clean_all(step);
     }
 
     pub(crate) fn feed_starved(&mut self, step: &mut Step<'_>) {
-        for ticket in core::mem::take(&mut self.starved) {
+        for ticket in core::mem::take(&mut self.callers.starved) {
             self.start(step, ticket);
         }
     }
@@ -279,7 +279,7 @@ impl Client {
             return;
         };
         let node = self.node(fid);
-        let waits = node.drain.is_some() || node.resizing + node.cutting > 0;
+        let waits = node.drain.is_some() || node.pending.resizing + node.pending.cutting > 0;
         if waits && how != How::Paged {
             return node.parked.push(ticket);
         }
@@ -287,12 +287,12 @@ impl Client {
             return;
         }
         let node = self.node(fid);
-        if node.right == Right::Exclusive && self.stores_wait(step, ticket, fid) {
+        if node.token.right == Right::Exclusive && self.stores_wait(step, ticket, fid) {
             // A write at the server would be overwritten by what its machine stores in its pages.
             return;
         }
         let node = self.node(fid);
-        if node.right < Right::Exclusive || !node.cached() {
+        if node.token.right < Right::Exclusive || !node.cached() {
             return self.write_at_server(step, (ticket, running.caller), (fid, offset, len), how);
         }
         let size = node.attr.as_ref().map_or(0, |attr| attr.size);
@@ -321,9 +321,9 @@ impl Client {
         }
         self.copy_in(step, (ticket, fid), (offset, end), spoilt);
         let by_own = self.options.mutant == Some(Mutant::StampsByOwnClock);
-        let (now, last) = (self.clock.shows(step.now), self.last_request);
+        let (now, last) = (self.clock.shows(step.now), self.asked.last_request);
         let node = self.node(fid);
-        node.written = last;
+        node.marks.written = last;
         if let Some(attr) = node.attr.as_mut() {
             let now = match by_own {
                 true => step.now,
@@ -432,8 +432,8 @@ impl Client {
                 });
             }
         }
-        if self.next_scan <= step.now {
-            self.next_scan = step.now + self.options.scan_ns;
+        if self.writeback.next_scan <= step.now {
+            self.writeback.next_scan = step.now + self.options.scan_ns;
         }
     }
 

@@ -17,7 +17,7 @@ use crate::client::api::{Call, Done, How, Output};
 use crate::client::mutant::Mutant;
 use crate::client::node::{Node, Phase, Range};
 use crate::client::notices::{Event, Invalidate};
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,7 +56,7 @@ impl Client {
     pub(crate) fn withholds_pages(&self, fid: Fid) -> bool {
         let shares = self.options.mutant == Some(Mutant::SharesMappedPages);
         let node = self.nodes.get(&fid);
-        let withheld = |node: &Node| node.hold(0).write && node.right < Right::Exclusive;
+        let withheld = |node: &Node| node.hold(0).write && node.token.right < Right::Exclusive;
         self.options.announced && !shares && node.is_some_and(|node| withheld(node))
     }
 
@@ -66,11 +66,11 @@ impl Client {
     fn comes_behind_write(&mut self, ticket: Ticket, fid: Fid) -> bool {
         let announced = self.options.announced;
         let node = self.node(fid);
-        let changes = node.remote_writes > 0 && node.hold(0).write;
+        let changes = node.pending.remote_writes > 0 && node.hold(0).write;
         // The server has nobody else to wait for while the file is this client's: so neither does a
         // recall, whose pages this read has locked, wait in a circle.
-        let free = node.drain.is_none() || node.right == Right::Exclusive;
-        let mut sent = self.requests.values().map(|sent| &sent.request.op);
+        let free = node.drain.is_none() || node.token.right == Right::Exclusive;
+        let mut sent = self.asked.requests.values().map(|sent| &sent.request.op);
         let waits = announced
             && changes
             && free
@@ -107,7 +107,7 @@ impl Client {
             // this one. It is dropped once more before the open is answered.
             return false;
         }
-        if node.drain.is_some() || node.claiming > 0 {
+        if node.drain.is_some() || node.pending.claiming > 0 {
             node.parked.push(ticket);
             return true;
         }
@@ -127,8 +127,8 @@ impl Client {
         (attr, vouched): (Attr, bool),
     ) {
         let node = self.node(fid);
-        let unknown = node.attr.is_none() && node.remote_writes == 0;
-        if node.right == Right::Exclusive && unknown && id > node.changed {
+        let unknown = node.attr.is_none() && node.pending.remote_writes == 0;
+        if node.token.right == Right::Exclusive && unknown && id > node.marks.changed {
             // Nobody else changes it, whatever was asked back meanwhile.
             let outdated = core::mem::replace(&mut node.version, attr.version) != attr.version;
             node.has_attr(attr);
@@ -214,7 +214,7 @@ impl Client {
         let node = self.node(fid);
         let mapped = node.is_stored_into();
         let (paged, told) = (node.kernel.paged(), node.kernel.told_at());
-        let Some(running) = self.calls.get_mut(&ticket) else {
+        let Some(running) = self.callers.calls.get_mut(&ticket) else {
             return false;
         };
         let times = running.cleared.map_or(0, |(_, times)| times);
@@ -232,7 +232,7 @@ impl Client {
     /// Has the kernel no page of what this call writes, since it was given none?
     pub(crate) fn is_cleared(&self, ticket: Ticket, fid: Fid) -> bool {
         let paged = self.nodes.get(&fid).map(|node| node.kernel.paged());
-        let running = self.calls.get(&ticket);
+        let running = self.callers.calls.get(&ticket);
         running.is_some_and(|running| paged.is_some_and(|paged| clears(running, paged)))
     }
 
@@ -243,7 +243,7 @@ impl Client {
             return false;
         };
         let node = self.nodes.get(fid);
-        let held = node.is_none_or(|node| node.right < Right::Exclusive || node.cached());
+        let held = node.is_none_or(|node| node.token.right < Right::Exclusive || node.cached());
         *how == How::Paged && self.options.announced && held
     }
 
@@ -256,7 +256,7 @@ impl Client {
         if node.cached() || !announced {
             return false;
         }
-        if node.remote_writes + node.claiming > 0 {
+        if node.pending.remote_writes + node.pending.claiming > 0 {
             node.parked.push(ticket);
         } else {
             let (op, hold) = (Op::Claim { fid }, node.hold(0));
@@ -279,13 +279,13 @@ impl Client {
             return false;
         };
         let shares = self.options.mutant == Some(Mutant::SharesMappedPages);
-        let held = self.node(fid).right == Right::Exclusive;
+        let held = self.node(fid).token.right == Right::Exclusive;
         if !self.options.announced || shares {
             return false;
         }
         if held && !self.serves() && !self.reassertion.parts.is_empty() {
             // It may be had anew, and the server has not said yet whether it was taken before.
-            self.parked.push(ticket);
+            self.callers.parked.push(ticket);
             return true;
         }
         if held {
@@ -311,7 +311,8 @@ impl Client {
             } if lost(fid) => Some((*ticket, (fid, len))),
             _ => None,
         };
-        let waiting: Vec<(Ticket, (Fid, u32))> = self.calls.iter().filter_map(stores).collect();
+        let waiting: Vec<(Ticket, (Fid, u32))> =
+            self.callers.calls.iter().filter_map(stores).collect();
         for (ticket, bytes) in waiting {
             self.refuse_stored(step, ticket, bytes);
         }

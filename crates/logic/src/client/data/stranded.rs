@@ -13,7 +13,7 @@ use super::cache::BlockState;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
@@ -82,7 +82,7 @@ impl Client {
         let root = Fid::root(fid.volume);
         let parent = self.nodes.get(&fid).and_then(|node| node.parent);
         let names = parent.and_then(|dir| self.nodes.get(&dir));
-        let mut names = names.into_iter().flat_map(|node| &node.names);
+        let mut names = names.into_iter().flat_map(|node| &node.dir.names);
         let named = names.find(|(_, named)| named.is_some_and(|named| named.fid == fid));
         let name = named.map(|(name, _)| name.clone());
         self.places.insert(fid, (parent.unwrap_or(root), name));
@@ -99,7 +99,7 @@ impl Client {
         let (Some(attr), Some(place)) = (node.attr.clone(), place) else {
             return;
         };
-        if node.stillborn || self.stranded.contains_key(&fid) {
+        if node.untold.stillborn || self.stranded.contains_key(&fid) {
             return;
         }
         let base = self.reassertion.bases.get(&fid);
@@ -115,7 +115,10 @@ impl Client {
     /// The session is over, and with it what was under way: whether the server has taken a batch
     /// that it has not answered is never known.
     pub(crate) fn strand_for_good(&mut self, fid: Fid) {
-        let unknown = self.nodes.get(&fid).is_some_and(|node| node.sending);
+        let unknown = self
+            .nodes
+            .get(&fid)
+            .is_some_and(|node| node.writeback.sending);
         self.strand(fid);
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Waits;
@@ -150,8 +153,8 @@ impl Client {
             }
         }
         let node = self.node(fid);
-        (node.sending, node.flush) = (false, false);
-        if node.right > Right::None {
+        (node.writeback.sending, node.writeback.flush) = (false, false);
+        if node.token.right > Right::None {
             // The server does not believe that.
             self.lose_stores(step, |of| of == fid);
             self.lose_token(step, fid);
@@ -175,7 +178,9 @@ impl Client {
     pub(crate) fn resolve(&mut self, step: &mut Step<'_>, fid: Fid) {
         let ready = self.root.is_some() && self.reassertion.parts.is_empty();
         let node = self.nodes.get(&fid);
-        let busy = node.is_some_and(|node| node.sending || node.delegated > 0 || node.unborn != 0);
+        let busy = node.is_some_and(|node| {
+            node.writeback.sending || node.untold.delegated > 0 || node.untold.unborn != 0
+        });
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
         };
@@ -255,7 +260,7 @@ impl Client {
             (Phase::Makes(dir, ..), Outcome::Entry(entry)) => {
                 let node = self.node(entry.fid);
                 // An open keeps a node in the table; this is as good.
-                (node.asking, node.parent) = (node.asking + 1, Some(dir));
+                (node.pending.asking, node.parent) = (node.pending.asking + 1, Some(dir));
                 self.made_beside(step, fid, (&entry, &reply.grants));
             }
             (Phase::Makes(dir, _, number), outcome) => {

@@ -83,7 +83,7 @@ impl Client {
         let syncing = self
             .nodes
             .get_mut(&fid)
-            .map(|node| core::mem::take(&mut node.syncing));
+            .map(|node| core::mem::take(&mut node.writeback.syncing));
         for (ticket, _) in syncing.unwrap_or_default() {
             self.settle_sync(fid, ticket);
             self.finish(step, ticket, Done::Refused(refusal));
@@ -101,7 +101,7 @@ impl Client {
 
     /// A file has been opened by a call.
     pub(crate) fn note_opened(&mut self, fid: Fid, ticket: Ticket) {
-        if let Some(Call::Open { handle, .. }) = self.calls.get(&ticket).map(|r| &r.call) {
+        if let Some(Call::Open { handle, .. }) = self.callers.calls.get(&ticket).map(|r| &r.call) {
             self.write_errors.opened(fid, *handle);
         }
     }
@@ -114,7 +114,7 @@ impl Client {
 
     /// This fsync is told by its own refusal.
     fn settle_sync(&mut self, fid: Fid, ticket: Ticket) {
-        if let Some(running) = self.calls.get(&ticket)
+        if let Some(running) = self.callers.calls.get(&ticket)
             && !running.abandoned
             && let Call::Sync { handle, .. } = running.call
         {

@@ -5,7 +5,7 @@ use crate::Ticket;
 use crate::client::api::{Call, How};
 use crate::client::piece::Piece;
 use crate::client::room::Admitted;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::vec;
 use wire::{Attr, Caller, Fid, Op, WriteMode};
@@ -43,7 +43,7 @@ impl Client {
             How::Paged => WriteMode::Lazy,
         };
         let node = self.node(fid);
-        node.remote_writes += 1;
+        node.pending.remote_writes += 1;
         node.edits += 1;
         let hold = node.hold(0);
         let stamp = self.stamp();
@@ -70,7 +70,8 @@ impl Client {
         offset: u64,
         (attr, vouched): (Attr, bool),
     ) {
-        let Some(Call::Write { len, how, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+        let Some(Call::Write { len, how, .. }) = self.callers.calls.get(&ticket).map(|r| &r.call)
+        else {
             return;
         };
         let (len, how) = (*len, *how);

@@ -15,7 +15,7 @@ use crate::client::api::{Call, Done, How};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
 use crate::client::piece::Piece;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -32,15 +32,31 @@ const LEAST_CLEANERS: u32 = 2;
 /// A batch that is not answered within this time has waited for others.
 const SLOW_BATCH_NS: Time = 1_000_000_000;
 
+/// The write-back of all files together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteBack {
+    /// When it was begun last since much is changed.
+    pub(crate) cleaned_at: Time,
+    /// When files are looked through next for blocks that are old enough.
+    pub(crate) next_scan: Time,
+    /// Files that wait for their turn; how many batches are on their way.
+    pub(crate) wants_cleaner: Turns,
+    pub(crate) cleaners: u32,
+    pub(crate) window: Window,
+    refused: Refused,
+}
+
 /// How many batches may be on their way: as many as are answered soon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window(u32);
 
-impl Window {
-    pub(crate) fn new() -> Self {
+impl Default for Window {
+    fn default() -> Self {
         Self(FIRST_CLEANERS)
     }
+}
 
+impl Window {
     /// A batch has been answered after so long.
     pub(crate) fn answered(&mut self, took: Time) {
         self.0 = if took > SLOW_BATCH_NS {
@@ -122,7 +138,7 @@ impl Client {
     /// cost the square of their number.
     pub(crate) fn clean_all(&mut self, step: &mut Step<'_>) {
         self.next_cleaner(step);
-        if !self.wants_cleaner.is_empty() {
+        if !self.writeback.wants_cleaner.is_empty() {
             return self.press(step);
         }
         for fid in self.cache.files_to_clean() {
@@ -132,7 +148,7 @@ impl Client {
 
     /// Writes back everything dirty of a file.
     pub(crate) fn flush(&mut self, step: &mut Step<'_>, fid: Fid) {
-        self.node(fid).flush = true;
+        self.node(fid).writeback.flush = true;
         self.clean(step, fid);
     }
 
@@ -141,10 +157,14 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if node.stillborn {
+        if node.untold.stillborn {
             return self.bury_stillborn(step, fid);
         }
-        if !node.flush || node.sending || node.resizing > 0 || node.timing > 0 {
+        if !node.writeback.flush
+            || node.writeback.sending
+            || node.pending.resizing > 0
+            || node.pending.timing > 0
+        {
             return;
         }
         if node.stranded {
@@ -153,20 +173,20 @@ impl Client {
         }
         let size = node.attr.as_ref().map(|attr| attr.size);
         let Some((first, slots)) = self.batch(fid) else {
-            self.node(fid).flush = false;
+            self.node(fid).writeback.flush = false;
             return self.cleaned(step, fid);
         };
         let Some(size) = size else {
             // A client that changes blocks knows the size. Were it otherwise, they could not leave,
             // and calls that wait for them would ask for that again and again.
-            self.node(fid).flush = false;
+            self.node(fid).writeback.flush = false;
             return;
         };
-        if self.cleaners >= self.window.0 || self.is_pressed() {
+        if self.writeback.cleaners >= self.writeback.window.0 || self.is_pressed() {
             self.press(step);
-            return self.wants_cleaner.push(fid);
+            return self.writeback.wants_cleaner.push(fid);
         }
-        self.cleaners += 1;
+        self.writeback.cleaners += 1;
         // None was on its way.
         self.cache.changed_from(fid, first);
         let end = size.min((first + slots.len() as u64) * BLOCK);
@@ -184,7 +204,7 @@ impl Client {
             });
         }
         let node = self.node(fid);
-        node.sending = true;
+        node.writeback.sending = true;
         let of = |time: fn(&Attr) -> Time| node.attr.as_ref().map_or(0, time);
         let (mtime, ctime) = (of(|attr| attr.mtime), of(|attr| attr.ctime));
         // The server learns of the size as far as it has the bytes: were this machine lost now,
@@ -199,7 +219,7 @@ impl Client {
         };
         let why = Why::Back { fid, first, count };
         let id = self.request(step, (op, Caller::default(), Hold::default()), bulk, why);
-        self.node(fid).batch = id;
+        self.node(fid).writeback.batch = id;
     }
 
     /// The first dirty block of a file and its dirty neighbours.
@@ -233,7 +253,7 @@ impl Client {
         (fid, first, count): (Fid, u64, u32),
         result: Result<Attr, Refusal>,
     ) {
-        self.cleaners = self.cleaners.saturating_sub(1);
+        self.writeback.cleaners = self.writeback.cleaners.saturating_sub(1);
         if result == Err(Refusal::SessionLost) {
             return self.on_batch_stranded(step, (fid, first, count));
         }
@@ -259,7 +279,7 @@ impl Client {
             }
         }
         let node = self.node(fid);
-        node.sending = false;
+        node.writeback.sending = false;
         if let Ok(attr) = result {
             node.version = attr.version;
             node.stored = (attr.used_bytes, attr.size);
@@ -280,7 +300,7 @@ impl Client {
         }
         match refused {
             Some(refusal) if lost.is_none() => self.go_hungry(step, refusal),
-            _ => self.refused = Refused::default(),
+            _ => self.writeback.refused = Refused::default(),
         }
         self.unpark(step, fid);
         self.clean(step, fid);
@@ -293,18 +313,18 @@ impl Client {
 
     /// The write-back that was to make room was refused.
     fn go_hungry(&mut self, step: &mut Step<'_>, refusal: Refusal) {
-        self.refused.again(step.now);
-        self.refused.full = matches!(refusal, Refusal::NoSpace | Refusal::Quota);
+        self.writeback.refused.again(step.now);
+        self.writeback.refused.full = matches!(refusal, Refusal::NoSpace | Refusal::Quota);
         self.refuse_starved(step);
     }
 
     /// Where there is no room for what is dirty, there is none for more.
     fn refuse_starved(&mut self, step: &mut Step<'_>) {
-        if !self.refused.full {
+        if !self.writeback.refused.full {
             return;
         }
         let is_write = |ticket: &Ticket| {
-            let running = self.calls.get(ticket);
+            let running = self.callers.calls.get(ticket);
             let how = running.map(|running| match running.call {
                 Call::Write { how, .. } => Some(how),
                 _ => None,
@@ -312,9 +332,9 @@ impl Client {
             // Bytes that were stored through a mapping are in no other place: they wait.
             how.flatten().is_some_and(|how| how != How::Paged)
         };
-        let starved = core::mem::take(&mut self.starved);
+        let starved = core::mem::take(&mut self.callers.starved);
         let (writes, others): (Vec<_>, Vec<_>) = starved.into_iter().partition(is_write);
-        self.starved = others;
+        self.callers.starved = others;
         for ticket in writes {
             self.finish(step, ticket, Done::Refused(Refusal::NoSpace));
         }
@@ -323,7 +343,7 @@ impl Client {
     /// Has write-back just been refused, so that it makes no slots free? A call that waits for one
     /// waits on, or is refused.
     pub(crate) fn cannot_clean(&mut self, step: &mut Step<'_>) -> bool {
-        let refused = step.now < self.refused.until;
+        let refused = step.now < self.writeback.refused.until;
         if refused {
             self.refuse_starved(step);
         }
@@ -332,13 +352,13 @@ impl Client {
 
     /// When calls that wait for a slot try again.
     pub(crate) fn starved_due(&self) -> Option<Time> {
-        let waits = !self.starved.is_empty() && self.refused.until > 0;
-        waits.then_some(self.refused.until)
+        let waits = !self.callers.starved.is_empty() && self.writeback.refused.until > 0;
+        waits.then_some(self.writeback.refused.until)
     }
 
     pub(crate) fn tick_starved(&mut self, step: &mut Step<'_>) {
         if self.starved_due().is_some_and(|due| step.now >= due) {
-            self.refused.until = 0;
+            self.writeback.refused.until = 0;
             self.feed_starved(step);
         }
     }
@@ -353,7 +373,7 @@ impl Client {
         let node = self.node(fid);
         let unlinked = node.unlinked;
         // Tried again by the next scan, sync or recall; a loop here would only turn in place.
-        node.flush = node.flush && lost;
+        node.writeback.flush = node.writeback.flush && lost;
         self.fail_writes(step, fid, refusal);
         if lost && !unlinked {
             let bytes = u64::from(count) * BLOCK;
@@ -369,8 +389,8 @@ impl Client {
     }
 
     pub(crate) fn next_cleaner(&mut self, step: &mut Step<'_>) {
-        while self.cleaners < self.window.0 && !self.is_pressed() {
-            let Some(fid) = self.wants_cleaner.pop() else {
+        while self.writeback.cleaners < self.writeback.window.0 && !self.is_pressed() {
+            let Some(fid) = self.writeback.wants_cleaner.pop() else {
                 break;
             };
             self.clean(step, fid);
@@ -394,13 +414,13 @@ impl Client {
         ticket: Ticket,
         (fid, handle): (Fid, Option<u64>),
     ) {
-        if self.node(fid).stillborn {
+        if self.node(fid).untold.stillborn {
             return self.finish(step, ticket, Done::Nothing);
         }
         if let Some(error) = self.write_error(fid, handle) {
             return self.finish(step, ticket, Done::Refused(error));
         }
-        self.node(fid).syncing.push((ticket, step.now));
+        self.node(fid).writeback.syncing.push((ticket, step.now));
         self.flush(step, fid);
         self.go_on_syncing(step, fid);
     }
@@ -411,7 +431,7 @@ impl Client {
         if self
             .nodes
             .get(&fid)
-            .is_none_or(|node| node.syncing.is_empty())
+            .is_none_or(|node| node.writeback.syncing.is_empty())
         {
             return;
         }
@@ -427,12 +447,12 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        let (ready, waiting): (Vec<_>, Vec<_>) = core::mem::take(&mut node.syncing)
+        let (ready, waiting): (Vec<_>, Vec<_>) = core::mem::take(&mut node.writeback.syncing)
             .into_iter()
             .partition(|(_, asked)| oldest.is_none_or(|oldest| oldest > *asked));
-        node.syncing = waiting;
+        node.writeback.syncing = waiting;
         for (ticket, _) in ready {
-            let call = self.calls.get(&ticket).map(|running| &running.call);
+            let call = self.callers.calls.get(&ticket).map(|running| &running.call);
             match call {
                 Some(Call::Sync { .. }) => self.send_sync(step, ticket, fid),
                 _ => self.start(step, ticket),
@@ -442,7 +462,7 @@ impl Client {
 
     /// The server's content of a file is stable. Something of it may have been lost meanwhile.
     pub(crate) fn on_synced(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
-        let error = match self.calls.get(&ticket) {
+        let error = match self.callers.calls.get(&ticket) {
             // Nobody hears of its end, and of an error: the next fsync tells that.
             Some(running) if running.abandoned => None,
             Some(running) => match running.call {
@@ -455,7 +475,7 @@ impl Client {
     }
 
     fn send_sync(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
-        let Some(running) = self.calls.get(&ticket) else {
+        let Some(running) = self.callers.calls.get(&ticket) else {
             return;
         };
         assert!(
@@ -479,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_slow_network_has_few_batches_on_their_way_and_a_fast_one_many() {
-        let mut window = Window::new();
+        let mut window = Window::default();
         for _ in 0..100 {
             window.answered(SLOW_BATCH_NS / 10);
         }

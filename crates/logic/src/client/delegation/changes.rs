@@ -15,7 +15,7 @@ use crate::Ticket;
 use crate::client::api::{Done, Output};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{Client, Step};
 use crate::footprint::Footprint;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -76,11 +76,12 @@ impl Client {
         if self.options.keep_ns.is_none() || busy || !op.may_be_delegated() {
             return false;
         }
-        if self.unattended.any() {
+        if self.callers.unattended.any() {
             // It may be about what such a change removes: no lock keeps it from that any more.
             return false;
         }
         let Some(caller) = self
+            .callers
             .calls
             .get(&ticket)
             .map(|running| running.caller.clone())
@@ -101,13 +102,13 @@ impl Client {
         if self.set_stillborn(step, ticket, (op, &prediction)) {
             return true;
         }
-        self.last_request += 1;
-        let id = self.last_request;
+        self.asked.last_request += 1;
+        let id = self.asked.last_request;
         self.keep(step, id, (op, caller), &prediction);
         self.take_over(id, &prediction);
-        self.answering = id;
+        self.asked.answering = id;
         let unseen = self.outdates(id, ticket);
-        self.unfinished.insert(ticket, (id, unseen));
+        self.asked.unfinished.insert(ticket, (id, unseen));
         self.answer_here(step, (ticket, id), op, prediction);
         if self.delegation.kept.len() >= LOG_MAX {
             self.ship(step);
@@ -133,7 +134,7 @@ impl Client {
         };
         let fid = *fid;
         let node = self.node(fid);
-        if !node.stillborn {
+        if !node.untold.stillborn {
             return false;
         }
         node.attr = Some(attr.clone());
@@ -184,17 +185,17 @@ impl Client {
         let in_them = Footprint::new(op).dirs();
         for fid in about.all() {
             let node = self.node(fid);
-            (node.delegated, node.told_by) = (node.delegated + 1, id);
+            (node.untold.delegated, node.untold.told_by) = (node.untold.delegated + 1, id);
             if about.relies_on.contains(&fid) {
                 continue;
             }
             let made = prediction.chosen.vnode == fid.vnode;
-            if made || (node.unborn != 0 && !in_them.contains(&Some(fid))) {
-                node.own.push(id);
+            if made || (node.untold.unborn != 0 && !in_them.contains(&Some(fid))) {
+                node.untold.own.push(id);
             }
         }
         let sent = Sent::kept(request, Why::Delegated(about));
-        self.requests.insert(id, sent);
+        self.asked.requests.insert(id, sent);
         self.delegation.begins(step.now);
         self.delegation.kept.insert(id);
         self.delegation.unanswered += 1;
@@ -202,20 +203,20 @@ impl Client {
 
     /// From now on things are as the prediction says.
     fn take_over(&mut self, id: RequestId, prediction: &Prediction) {
-        let last = self.last_request;
+        let last = self.asked.last_request;
         for (fid, attr) in &prediction.after {
             let made = prediction.chosen.vnode == fid.vnode;
             let node = self.node(*fid);
             if made {
-                node.right = Right::Exclusive;
+                node.token.right = Right::Exclusive;
                 node.version = attr.version;
                 node.directory = attr.kind == wire::Kind::Directory;
-                node.whole = node.directory;
-                node.last = node.directory.then_some(0);
-                (node.unborn, node.bare) = (id, true);
+                node.dir.whole = node.directory;
+                node.dir.last = node.directory.then_some(0);
+                (node.untold.unborn, node.bare) = (id, true);
             }
             node.attr = Some(attr.clone());
-            node.changed = last;
+            node.marks.changed = last;
         }
     }
 
@@ -242,8 +243,8 @@ impl Client {
                 self.node(*dir).placed(name, position);
             }
             Op::Rename { to, new, .. } => self.node(*to).placed(new, position),
-            Op::Unlink { dir, name } | Op::Rmdir { dir, name } if self.node(*dir).whole => {
-                self.node(*dir).names.remove(name);
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } if self.node(*dir).dir.whole => {
+                self.node(*dir).dir.names.remove(name);
             }
             _ => {}
         }
@@ -256,8 +257,11 @@ impl Client {
         let Some(node) = self.nodes.get(&fid) else {
             return false;
         };
-        let used = !node.unlinked || node.hold(0).open || node.sending || !self.options.announced;
-        if used || node.unborn == 0 {
+        let used = !node.unlinked
+            || node.hold(0).open
+            || node.writeback.sending
+            || !self.options.announced;
+        if used || node.untold.unborn == 0 {
             return false;
         }
         let Some(own) = self.only_about(fid) else {
@@ -277,8 +281,8 @@ impl Client {
         }
         self.delegation.touched.remove(&fid);
         let node = self.node(fid);
-        (node.stillborn, node.flush) = (true, false);
-        node.own = Vec::new();
+        (node.untold.stillborn, node.writeback.flush) = (true, false);
+        node.untold.own = Vec::new();
         self.bury_stillborn(step, fid);
         true
     }
@@ -288,7 +292,7 @@ impl Client {
     pub(crate) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
         let node = self.nodes.get(&fid);
         let used = node.is_none_or(|node| node.kernel.is_known() || node.hold(0).open);
-        if used && self.leaving.is_none() {
+        if used && self.session.leaving.is_none() {
             return;
         }
         let blocks: Vec<u64> = self.cache.blocks(fid, 0).map(|(block, ..)| block).collect();
@@ -303,11 +307,11 @@ impl Client {
     /// object: names in a directory are not about it alone.
     fn only_about(&self, fid: Fid) -> Option<Vec<(RequestId, Option<Vec<Fid>>)>> {
         let node = self.nodes.get(&fid)?;
-        if node.own.len() != node.delegated as usize {
+        if node.untold.own.len() != node.untold.delegated as usize {
             return None;
         }
         let part = |id: &RequestId| {
-            let sent = self.requests.get(id).filter(|sent| sent.kept)?;
+            let sent = self.asked.requests.get(id).filter(|sent| sent.kept)?;
             let Why::Delegated(about) = &sent.why else {
                 return None;
             };
@@ -323,22 +327,22 @@ impl Client {
             // The last of them is the object whose name is taken.
             (about.fids.last() == Some(&fid)).then_some((*id, None))
         };
-        node.own.iter().map(part).collect()
+        node.untold.own.iter().map(part).collect()
     }
 
     /// The server will find nothing in the place of the file whose name another one has taken.
     fn was_not_there(&mut self, id: RequestId, fid: Fid) {
-        if let Some(sent) = self.requests.get_mut(&id)
+        if let Some(sent) = self.asked.requests.get_mut(&id)
             && let Why::Delegated(about) = &mut sent.why
         {
             about.fids.retain(|of| *of != fid);
-            self.node(fid).delegated -= 1;
+            self.node(fid).untold.delegated -= 1;
         }
     }
 
     fn strike(&mut self, id: RequestId) {
         self.delegation.kept.remove(&id);
-        let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
+        let Some(Sent { request, why, .. }) = self.asked.requests.remove(&id) else {
             return;
         };
         self.unreserve_room(&request.op);
@@ -347,7 +351,7 @@ impl Client {
         };
         self.delegation.unanswered -= 1;
         for fid in about.all() {
-            self.node(fid).delegated -= 1;
+            self.node(fid).untold.delegated -= 1;
         }
     }
 
@@ -372,11 +376,11 @@ impl Client {
             let Some(node) = self.nodes.get_mut(&fid) else {
                 continue;
             };
-            node.delegated = node.delegated.saturating_sub(1);
+            node.untold.delegated = node.untold.delegated.saturating_sub(1);
             // The first is always the one that made it.
-            node.unborn = 0;
-            node.own = Vec::new();
-            if node.delegated > 0 {
+            node.untold.unborn = 0;
+            node.untold.own = Vec::new();
+            if node.untold.delegated > 0 {
                 continue;
             }
             if let Some(epoch) = node.tell.take() {

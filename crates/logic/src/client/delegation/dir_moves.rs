@@ -53,7 +53,7 @@ impl Client {
         let node: &Node = self.nodes.get(&above)?;
         let usable = node.sole().is_some() && node.quiet();
         // Where it was seen last it may not be any more.
-        let mut names = node.names.values().take(NAMES_MAX).flatten();
+        let mut names = node.dir.names.values().take(NAMES_MAX).flatten();
         (usable && names.any(|named| named.fid == dir)).then_some(above)
     }
 }

@@ -114,9 +114,9 @@ impl Client {
 
     /// The object that a name in it names: `None` if that is not known.
     fn named(node: &Node, name: &Name) -> Option<Option<Named>> {
-        match node.names.get(name) {
+        match node.dir.names.get(name) {
             Some(named) => Some(*named),
-            None => node.whole.then_some(None),
+            None => node.dir.whole.then_some(None),
         }
     }
 
@@ -348,7 +348,7 @@ impl Client {
     ) -> Option<Prediction> {
         let node: &Node = self.nodes.get(&fid)?;
         let mut attr = node.sole()?.clone();
-        let quiet = node.quiet() && !node.sending && self.counts(&attr);
+        let quiet = node.quiet() && !node.writeback.sending && self.counts(&attr);
         let root = caller.uid == 0;
         let given = set.uid.is_some() || set.gid.is_some();
         let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));

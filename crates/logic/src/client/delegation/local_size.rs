@@ -13,7 +13,9 @@ use wire::{Attr, Caller, Fid, Op, Refusal, Set, SetTime};
 
 impl Client {
     pub(crate) fn is_gone_unheard(&self, fid: Fid) -> bool {
-        self.nodes.get(&fid).is_some_and(|node| node.stillborn)
+        self.nodes
+            .get(&fid)
+            .is_some_and(|node| node.untold.stillborn)
     }
 
     /// Ends an operation on the bytes of such a file; `false`: it is about another one.

@@ -19,7 +19,7 @@ impl Client {
             .into_iter()
             .collect();
         for &id in &ids {
-            if let Some(sent) = self.requests.get_mut(&id) {
+            if let Some(sent) = self.asked.requests.get_mut(&id) {
                 sent.kept = false;
                 sent.request.after = core::mem::replace(&mut self.delegation.last, id);
                 assert!(sent.request.after < id, "changes are told in their order");
@@ -28,7 +28,7 @@ impl Client {
         if !ids.is_empty() {
             self.await_word(step.now);
         }
-        if self.state == LinkState::Up {
+        if self.session.state == LinkState::Up {
             self.send_together(step, &ids);
         }
     }
@@ -40,10 +40,10 @@ impl Client {
     pub(crate) fn tell_times(&mut self, step: &mut Step<'_>, fid: Fid, stored: Time) {
         let ahead = |attr: &Attr| attr.ctime > stored;
         let node = self.nodes.get(&fid);
-        let node = node.filter(|node| node.resizing + node.timing == 0);
+        let node = node.filter(|node| node.pending.resizing + node.pending.timing == 0);
         if node.and_then(|node| node.own()).is_some_and(ahead) && self.cache.changed(fid).count == 0
         {
-            self.delegation.touched.insert(fid, self.last_request);
+            self.delegation.touched.insert(fid, self.asked.last_request);
             self.ship(step);
         }
     }
@@ -54,7 +54,8 @@ impl Client {
             let Some(node) = self.nodes.get(&dir) else {
                 continue;
             };
-            let touched_since = node.told_by > last && self.is_kept(node.told_by, dir);
+            let touched_since =
+                node.untold.told_by > last && self.is_kept(node.untold.told_by, dir);
             let Some(attr) = node.own().filter(|_| !touched_since) else {
                 self.retire(step, dir);
                 continue;
@@ -75,9 +76,9 @@ impl Client {
                 at: attr.ctime,
                 relies_on: Vec::new(),
             };
-            let of_file = (!node.directory).then_some(node.told_by);
-            self.last_request += 1;
-            let id = self.last_request;
+            let of_file = (!node.directory).then_some(node.untold.told_by);
+            self.asked.last_request += 1;
+            let id = self.asked.last_request;
             self.keep(
                 step,
                 id,
@@ -86,14 +87,14 @@ impl Client {
             );
             if let Some(told_by) = of_file {
                 // The server's word of a file's mode and owner counts all the same.
-                self.node(dir).told_by = told_by;
+                self.node(dir).untold.told_by = told_by;
             }
         }
     }
 
     /// Is this a change of names in this directory that the server will be told of?
     fn is_kept(&self, id: RequestId, dir: Fid) -> bool {
-        let sent = self.requests.get(&id).filter(|sent| sent.kept);
+        let sent = self.asked.requests.get(&id).filter(|sent| sent.kept);
         sent.is_some_and(|sent| Footprint::new(&sent.request.op).dirs().contains(&Some(dir)))
     }
 
@@ -102,7 +103,10 @@ impl Client {
         if self.options.mutant == Some(Mutant::ReturnsBeforeTelling) {
             return false;
         }
-        let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
+        let told = self
+            .nodes
+            .get(&fid)
+            .is_none_or(|node| node.untold.delegated == 0);
         !told || self.delegation.touched.contains_key(&fid)
     }
 

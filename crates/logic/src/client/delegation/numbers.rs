@@ -1,6 +1,6 @@
 //! Numbers for what is made in directories of this client's own: given by the server beforehand.
 
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use crate::footprint::Footprint;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ impl Client {
     pub(crate) fn reserve_for(&mut self, step: &mut Step<'_>, op: &Op) {
         let own = |dir: Fid| {
             let node = self.nodes.get(&dir);
-            node.is_some_and(|node| node.right == Right::Exclusive)
+            node.is_some_and(|node| node.token.right == Right::Exclusive)
         };
         if Footprint::new(op).dirs().into_iter().flatten().any(own) {
             self.reserve_if_low(step);

@@ -49,8 +49,8 @@ impl Client {
 
     /// Is the delegated change before this request not answered?
     fn comes_before_its_turn(&self, id: RequestId) -> bool {
-        let before = self.requests.get(&id).map(|sent| sent.request.after);
-        before.is_some_and(|before| self.requests.contains_key(&before))
+        let before = self.asked.requests.get(&id).map(|sent| sent.request.after);
+        before.is_some_and(|before| self.asked.requests.contains_key(&before))
     }
 
     /// The reply, if it may be taken in now; else it is kept. A reply without a place in the log

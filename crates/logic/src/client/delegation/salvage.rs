@@ -57,10 +57,10 @@ impl Client {
             if self
                 .nodes
                 .get(&fid)
-                .is_some_and(|node| node.right > Right::None)
+                .is_some_and(|node| node.token.right > Right::None)
             {
                 self.release(step, fid, Right::None);
-                self.node(fid).right = Right::Exclusive;
+                self.node(fid).token.right = Right::Exclusive;
                 self.lose_stores(step, |of| of == fid);
                 self.lose_token(step, fid);
             }

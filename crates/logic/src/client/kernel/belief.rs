@@ -180,7 +180,7 @@ impl Node {
     /// locked, with nothing in them yet, and would wait. Not so where a read may have been a direct
     /// one: its range may hold old pages, so that waiting is the lesser evil.
     pub(crate) fn without_reads(&self, ranges: &[Range], freed: &BTreeSet<Ticket>) -> Vec<Range> {
-        if self.direct {
+        if self.opens.direct {
             return ranges.to_vec();
         }
         let mut left: Vec<Range> = ranges.to_vec();
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn unanswered_reads_are_left_out_of_what_is_dropped() {
-        let mut node = Node::new(0, 0, 0);
+        let mut node = Node::new(&crate::client::node::Forgotten::default());
         node.reads_pages(0, 1, (10, 20));
         node.reads_pages(0, 2, (30, 40));
         let none = BTreeSet::new();

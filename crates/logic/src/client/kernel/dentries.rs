@@ -209,7 +209,7 @@ impl Client {
     }
 
     fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), (fid, lasting): (Option<Fid>, bool)) {
-        let stamp = self.last_stamp;
+        let stamp = self.asked.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
             node.kernel.dentries.told = now;
             let known = Dentry {
@@ -269,7 +269,7 @@ impl Client {
             };
             *at == dir && asked == name
         };
-        self.calls.values().any(asks)
+        self.callers.calls.values().any(asks)
     }
 }
 

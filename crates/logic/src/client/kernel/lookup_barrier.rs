@@ -103,6 +103,7 @@ impl Client {
             return false;
         }
         if self
+            .callers
             .calls
             .get(&ticket)
             .is_some_and(|running| running.repeated)
@@ -146,7 +147,7 @@ impl Client {
         for (dir, ticket) in late {
             if self.kernel.holders.change_named(dir) {
                 self.start(step, ticket);
-            } else if let Some(running) = self.calls.get(&ticket) {
+            } else if let Some(running) = self.callers.calls.get(&ticket) {
                 let refused = self.refusal(running.thread);
                 self.finish(step, ticket, Done::Refused(refused));
             }

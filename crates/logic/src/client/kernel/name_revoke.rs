@@ -95,7 +95,7 @@ impl Client {
         let node = self.node(dir);
         if !keeps {
             for name in &names {
-                node.names.remove(name);
+                node.dir.names.remove(name);
             }
             node.attr = None;
             node.forget_xattrs();
@@ -148,7 +148,7 @@ impl Client {
         };
         let witness = self.kernel.holders.changer(at.0);
         // Nobody is told a name of a barred directory: a name is in hand there in vain.
-        let due = self.suspended
+        let due = self.session.suspended
             || self.kernel.barriers.holds(at.0)
             || step.now >= self.patience_ends(dropping.since);
         let waits = dropping.left.values().any(Option::is_some);
@@ -244,7 +244,7 @@ impl Client {
             } else {
                 Right::Transient
             };
-            let right = node.right.max(least);
+            let right = node.token.right.max(least);
             self.say_returned(step, (dir, epoch), stamp, (right, None));
             if self.root.is_some() {
                 self.retire(step, dir);
@@ -288,7 +288,8 @@ impl Client {
 
     /// When the lock has been waited for too long: nobody has looked anything up for a while.
     fn patience_ends(&self, since: Time) -> Time {
-        let latest = since + UNKNOWN_HOLDER_WAIT_NS.max(NAME_REVOKE_MAX_NS.min(self.lease_ns / 4));
+        let latest =
+            since + UNKNOWN_HOLDER_WAIT_NS.max(NAME_REVOKE_MAX_NS.min(self.session.lease_ns / 4));
         if self.kernel.holders.look() {
             return latest;
         }

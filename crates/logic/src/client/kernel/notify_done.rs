@@ -128,7 +128,7 @@ impl Client {
         let After::Answer(ticket, _) = after else {
             return false;
         };
-        let call = self.calls.get(ticket).map(|running| &running.call);
+        let call = self.callers.calls.get(ticket).map(|running| &running.call);
         call.and_then(|call| self.held(call))
             .is_some_and(|held| held.hinders(what))
     }

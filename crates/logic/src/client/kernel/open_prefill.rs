@@ -51,7 +51,8 @@ impl Client {
             return Vec::new();
         };
         let size = attr.size;
-        let first = node.reads == 1 && node.writes == 0 && node.opening.is_empty();
+        let first =
+            node.opens.reads == 1 && node.opens.writes == 0 && node.opens.opening.is_empty();
         let alone = first && node.kernel.reading.is_empty() && self.serves();
         let still = node.quiet() && !node.may_cut(step.now, size);
         if size == 0 || size > most || !alone || !still || node.kernel.given {
@@ -60,7 +61,7 @@ impl Client {
         let Some(pieces) = self.gather(fid, (0, size), true) else {
             return Vec::new();
         };
-        let last = self.last_request;
+        let last = self.asked.last_request;
         let node = self.node(fid);
         (node.kernel.pages, node.kernel.given) = (true, true);
         node.gave_all(step.now, (size, last));

@@ -193,7 +193,7 @@ impl Node {
             zeroed,
             ..
         } = reading;
-        let beside = self.remote_writes > 0;
+        let beside = self.pending.remote_writes > 0;
         let sizes = &mut self.kernel.sizes;
         sizes.given_beside |= beside;
         if end > from {
@@ -341,7 +341,7 @@ impl Client {
         (fid, said): (Fid, &Attr),
     ) -> bool {
         let (attr, lifetime) = self.to_say(fid, said.clone());
-        let (boot, heard) = (self.boot, self.heard);
+        let (boot, heard) = (self.session.boot, self.heard);
         let Some(node) = self.nodes.get_mut(&fid) else {
             return false;
         };
@@ -349,7 +349,7 @@ impl Client {
             return false;
         }
         let seeks = matches!(
-            self.calls.get(&ticket).map(|running| &running.call),
+            self.callers.calls.get(&ticket).map(|running| &running.call),
             Some(Call::Seek { .. })
         );
         if let Some(drain) = &node.drain
@@ -360,7 +360,7 @@ impl Client {
             node.parked.push(ticket);
             return true;
         }
-        let recalled = id <= node.recalled && !had_heard(node, boot, heard);
+        let recalled = id <= node.marks.recalled && !had_heard(node, boot, heard);
         if !recalled && node.is_told_across(attr.size) {
             node.behind.push(ticket);
             return true;
@@ -422,20 +422,20 @@ impl Client {
         size: u64,
         done: Done,
     ) {
-        let (now, last) = (step.now, self.last_request);
+        let (now, last) = (step.now, self.asked.last_request);
         let node = self.node(fid);
-        node.resized = last;
+        node.marks.resized = last;
         let behind = (size / BLOCK * BLOCK, u64::MAX);
         let ranges = node.without_reads(&[behind], &alloc::collections::BTreeSet::new());
         if !node.kernel.pages || ranges.is_empty() {
             return self.finish(step, ticket, done);
         }
         node.kernel.sizes.dropped(size);
-        node.cutting += 1;
+        node.pending.cutting += 1;
         let young = young(node.kernel.told_at(), now);
         let what = Invalidate::Inode { fid, ranges, young };
         if self.options.mutant == Some(Mutant::CutsBeforeTheAnswer) {
-            self.node(fid).cutting -= 1;
+            self.node(fid).pending.cutting -= 1;
             self.invalidate(step, what, After::Answer(ticket, done));
             return;
         }
@@ -446,7 +446,7 @@ impl Client {
     /// The kernel has no pages any more behind an end that a call has set.
     pub(crate) fn on_cut(&mut self, step: &mut Step<'_>, fid: Fid) {
         if let Some(node) = self.nodes.get_mut(&fid) {
-            node.cutting = node.cutting.saturating_sub(1);
+            node.pending.cutting = node.pending.cutting.saturating_sub(1);
             self.unpark(step, fid);
             self.retire(step, fid);
         }
@@ -482,5 +482,5 @@ impl Client {
 /// Did the server know of what was given back here when it found this out? (It says nothing of what
 /// another run of it had asked for.)
 fn had_heard(node: &Node, boot: Epoch, heard: Epoch) -> bool {
-    heard >= node.void && node.void > boot
+    heard >= node.token.void && node.token.void > boot
 }

@@ -97,9 +97,9 @@ impl Client {
     pub(crate) fn outdates(&self, id: RequestId, ticket: Ticket) -> Option<Unseen> {
         let keeps = |fid: &Fid| {
             let node = self.nodes.get(fid);
-            node.is_some_and(|node| node.right > Right::None)
+            node.is_some_and(|node| node.token.right > Right::None)
         };
-        let unseen = self.touches(id, &self.calls.get(&ticket)?.call)?;
+        let unseen = self.touches(id, &self.callers.calls.get(&ticket)?.call)?;
         (!unseen.names.is_empty() || unseen.fids.iter().any(keeps)).then_some(unseen)
     }
 
@@ -126,7 +126,7 @@ impl Client {
         for (dir, name) in core::mem::take(&mut self.kernel.uncovered) {
             self.drop_moved(step, id, dir, name);
         }
-        if self.confirms.contains(&id) && !self.prove(step, id) {
+        if self.asked.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
     }
@@ -215,17 +215,18 @@ impl Client {
             }
         }
         self.on_digested(step, id);
-        if self.kernel.acks.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
+        if self.kernel.acks.holds(id) && self.asked.confirms.contains(&id) && !self.prove(step, id)
+        {
             self.confirm(step, id);
         }
     }
 
     /// The server asks whether a request has been answered to its caller.
     pub(crate) fn on_confirm(&mut self, step: &mut Step<'_>, request: RequestId) {
-        let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
-        let asked = self.requests.contains_key(&request);
+        let unfinished = self.asked.unfinished.values().any(|(id, _)| *id == request);
+        let asked = self.asked.requests.contains_key(&request);
         if unfinished || asked || self.prove(step, request) {
-            self.confirms.insert(request);
+            self.asked.confirms.insert(request);
             self.show_before_answer(step, request);
         } else {
             self.say(step, ToServer::Confirmed { request });
@@ -237,15 +238,15 @@ impl Client {
     /// kernel drops what it knows of them: programs that look there are shown the change before it
     /// is answered.
     pub(crate) fn show_before_answer(&mut self, step: &mut Step<'_>, id: RequestId) {
-        if !self.confirms.contains(&id) || self.kernel.acks.holds(id) {
+        if !self.asked.confirms.contains(&id) || self.kernel.acks.holds(id) {
             return;
         }
         let asks_again = |ticket| {
-            let running = self.calls.get(ticket);
-            let running = running.or_else(|| self.abandoned.get(ticket));
+            let running = self.callers.calls.get(ticket);
+            let running = running.or_else(|| self.callers.abandoned.get(ticket));
             running.is_some_and(|running| running.set.is_some())
         };
-        let mut unfinished = self.unfinished.iter();
+        let mut unfinished = self.asked.unfinished.iter();
         let Some((_, (_, unseen))) =
             unfinished.find(|(ticket, (of, _))| *of == id && asks_again(ticket))
         else {

@@ -57,7 +57,7 @@ impl Client {
         {
             *turn = None;
         }
-        if !seeking || node.asking > 0 || turn.is_some() {
+        if !seeking || node.pending.asking > 0 || turn.is_some() {
             return seeking;
         }
         let id = self.invalidate(step, Invalidate::Turn { fid }, After::Settled(fid));
@@ -82,7 +82,7 @@ impl Client {
         {
             drain.phase = Phase::Settling(until, None);
             // Somebody who came behind it may be asking again.
-            if node.asking == 0 {
+            if node.pending.asking == 0 {
                 self.sought(fid);
             }
             self.go_on_draining(step, fid);

@@ -12,7 +12,7 @@ use super::Kernel;
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{Client, Running, Step};
 use crate::footprint::Footprint;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ impl Kernel {
 impl Client {
     /// Asks the server to put a call back that holds a lock. `false`: that cannot be.
     pub(crate) fn put_back(&mut self, step: &mut Step<'_>, ticket: Ticket) -> bool {
-        let Some(running) = self.calls.get(&ticket) else {
+        let Some(running) = self.callers.calls.get(&ticket) else {
             return false;
         };
         // Of thread 0 it is not known which it is.
@@ -46,7 +46,7 @@ impl Client {
             return false;
         }
         let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
-        let Some((&request, _)) = self.requests.iter().find(|(_, sent)| of(sent)) else {
+        let Some((&request, _)) = self.asked.requests.iter().find(|(_, sent)| of(sent)) else {
             return false;
         };
         self.say(step, ToServer::PutBack { request });

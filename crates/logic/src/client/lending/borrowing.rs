@@ -3,7 +3,7 @@
 use super::super::data::cache::BlockState;
 use super::super::data::runs::runs;
 use super::super::node::FillStart;
-use super::super::session::requests::Why;
+use super::super::session::asked::Why;
 use super::super::{Client, Step};
 use super::{Output, PeerOutput};
 use alloc::vec::Vec;
@@ -180,7 +180,7 @@ impl Client {
     fn is_usable(&self, borrowing: &Borrowing) -> bool {
         self.nodes.get(&borrowing.fid).is_some_and(|node| {
             node.edits == borrowing.since.edits
-                && node.right >= Right::Shared
+                && node.token.right >= Right::Shared
                 && node.version == borrowing.version
         })
     }

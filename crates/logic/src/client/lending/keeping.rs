@@ -76,7 +76,7 @@ impl Client {
             return;
         };
         let news = sharing.said.is_none_or(|said| is_news(said, spare));
-        if news && self.state == LinkState::Up {
+        if news && self.session.state == LinkState::Up {
             sharing.said = Some(spare);
             let blocks = Vec::new();
             self.say(step, ToServer::Leaving { blocks, spare });
@@ -95,7 +95,7 @@ impl Client {
     /// After each step: blocks that go next are said to leave.
     pub(crate) fn say_leaving(&mut self, step: &mut Step<'_>) {
         let shares = self.lending.sharing.is_some() && self.lending.lends() && !self.lending.busy;
-        if !shares || self.state != LinkState::Up {
+        if !shares || self.session.state != LinkState::Up {
             return;
         }
         loop {
@@ -219,7 +219,7 @@ impl Client {
             return;
         };
         // Under Exclusive the file may be changed already beyond what its version tells.
-        if node.right != Right::Shared || !node.cached() {
+        if node.token.right != Right::Shared || !node.cached() {
             return;
         }
         let version = node.version;

@@ -12,7 +12,7 @@
 use super::delegation::Decides;
 use super::owners::Own;
 use crate::Ticket;
-use crate::client::session::requests::{Sent, Why};
+use crate::client::session::asked::{Sent, Why};
 use crate::client::{Call, Client, Done, Step};
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::vec::Vec;
@@ -191,7 +191,7 @@ impl Client {
         }
         // A list of the file's directory may say who may lock.
         let asks = match (&op, &why) {
-            (Op::Lock { .. }, Why::Call(ticket)) => self.calls.get(ticket),
+            (Op::Lock { .. }, Why::Call(ticket)) => self.callers.calls.get(ticket),
             _ => None,
         };
         let caller = asks.map_or_else(Caller::default, |running| running.caller.clone());
@@ -262,7 +262,7 @@ impl Client {
         self.locks.waiting.insert(id, ticket);
         let stops =
             |sent: &Sent| matches!(sent.request.op, Op::StopWaiting { request } if request == id);
-        if self.locks.interrupted.contains(&ticket) && !self.requests.values().any(stops) {
+        if self.locks.interrupted.contains(&ticket) && !self.asked.requests.values().any(stops) {
             self.ask_lock(step, Op::StopWaiting { request: id }, Why::Lock);
         }
     }
@@ -354,13 +354,13 @@ impl Client {
     pub(crate) fn on_waited(&mut self, step: &mut Step<'_>, id: RequestId, outcome: Outcome) {
         self.say(step, ToServer::Heard { request: id });
         // It may have overtaken the answer that the request waits.
-        let asked = self.requests.get(&id);
+        let asked = self.asked.requests.get(&id);
         let ticket = match asked.map(|sent| (&sent.why, &sent.request.op)) {
             Some((Why::Call(ticket), Op::Lock { .. })) => Some(*ticket),
             Some(_) => return,
             None => self.locks.waiting.remove(&id),
         };
-        self.requests.remove(&id);
+        self.asked.requests.remove(&id);
         let Some(ticket) = ticket else { return };
         if let Some(Call::Lock {
             fid, lock, wait, ..
@@ -378,7 +378,7 @@ impl Client {
     /// The caller has been interrupted. If he waits for a lock, the server is asked whether he has
     /// it; if it has not been asked for the lock, he does not get it.
     pub(crate) fn on_interrupt(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let call = self.calls.get(&ticket).map(|running| &running.call);
+        let call = self.callers.calls.get(&ticket).map(|running| &running.call);
         // A call whose lock was given, and that has not been told, has it, or asks for it again.
         let given = self.locks.late.contains(&ticket);
         let waits = matches!(call, Some(Call::Lock { .. })) && !given;
@@ -389,7 +389,7 @@ impl Client {
             return self.finish_lock(step, ticket, Done::Refused(Refusal::Interrupted));
         }
         let of = |why: &Why| matches!(why, Why::Call(asked) if *asked == ticket);
-        let sent = self.requests.iter().find(|(_, sent)| of(&sent.why));
+        let sent = self.asked.requests.iter().find(|(_, sent)| of(&sent.why));
         let waits = self
             .locks
             .waiting
@@ -406,8 +406,8 @@ impl Client {
 
     /// A call that is not answered, or was abandoned.
     pub(crate) fn called(&self, ticket: Ticket) -> Option<&Call> {
-        let running = self.calls.get(&ticket);
-        let running = running.or_else(|| self.abandoned.get(&ticket));
+        let running = self.callers.calls.get(&ticket);
+        let running = running.or_else(|| self.callers.abandoned.get(&ticket));
         running.map(|running| &running.call)
     }
 
@@ -434,7 +434,7 @@ impl Client {
     /// been told to have is asked for again.
     pub(crate) fn lose_locks_of(&mut self, fid: Fid) {
         let mut waited = self.lose_lock_delegation(fid);
-        self.parked.append(&mut waited);
+        self.callers.parked.append(&mut waited);
         for ticket in core::mem::take(&mut self.locks.late) {
             match self.called(ticket) {
                 Some(Call::Lock { fid: of, lock, .. }) if *of == fid => {
@@ -443,12 +443,12 @@ impl Client {
                         own.known.set(span, None);
                         own.doubtful = true;
                     }
-                    self.parked.push(ticket);
+                    self.callers.parked.push(ticket);
                 }
                 _ => self.locks.late.push(ticket),
             }
         }
-        self.locks.void.insert(fid, self.term);
+        self.locks.void.insert(fid, self.session.term);
         let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
         for (_, own) in self.locks.owners.range_mut(all) {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
@@ -463,7 +463,7 @@ impl Client {
     /// The session is over, and with it all locks.
     pub(crate) fn lose_locks(&mut self) {
         let mut waited = self.lose_lock_delegations();
-        self.parked.append(&mut waited);
+        self.callers.parked.append(&mut waited);
         // An owner whose open file is closed will never give up what it has lost.
         let behind = core::mem::take(&mut self.locks.behind);
         for key in behind.keys() {
@@ -478,9 +478,10 @@ impl Client {
         });
         self.locks.void.clear();
         self.locks.lessening.clear();
-        self.parked.append(&mut self.locks.late);
-        self.parked.extend(behind.into_values().flatten());
-        self.parked
+        self.callers.parked.append(&mut self.locks.late);
+        self.callers.parked.extend(behind.into_values().flatten());
+        self.callers
+            .parked
             .extend(core::mem::take(&mut self.locks.waiting).into_values());
     }
 }

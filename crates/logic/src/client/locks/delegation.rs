@@ -235,7 +235,7 @@ impl Client {
             decided,
             held,
         };
-        self.ask_lock(step, op, crate::client::session::requests::Why::Lock)
+        self.ask_lock(step, op, crate::client::session::asked::Why::Lock)
     }
 
     pub(crate) fn give_locks(&mut self, step: &mut Step<'_>, fid: Fid) {
@@ -291,7 +291,7 @@ impl Client {
                 step,
                 (fid, owner),
                 span,
-                crate::client::session::requests::Why::Lock,
+                crate::client::session::asked::Why::Lock,
             );
         }
         for ticket in parked {
@@ -354,7 +354,7 @@ impl Client {
     /// The server decides about the locks of this file again, and decisions made here are void:
     /// returns the calls that waited.
     pub(crate) fn lose_lock_delegation(&mut self, fid: Fid) -> Vec<Ticket> {
-        let term = self.term;
+        let term = self.session.term;
         let own = self
             .lock_delegation
             .files

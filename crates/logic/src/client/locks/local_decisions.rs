@@ -93,7 +93,7 @@ impl Client {
     /// Does the server know, or hear soon, of a call that is told if it would wait for ever?
     fn waits_at_server(&self) -> bool {
         let detects = |wait: LockWait| wait == LockWait::UnlessDeadlocked;
-        let asked = self.requests.values();
+        let asked = self.asked.requests.values();
         let mut asked = asked.filter(|sent| match sent.request.op {
             Op::Lock { wait, .. } => detects(wait),
             _ => false,

@@ -6,7 +6,7 @@
 //! from then on is not held here either.
 
 use crate::Ticket;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Call, Client, Done};
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -212,7 +212,7 @@ impl Client {
         let owners = self.locks.owners.iter();
         let mut all: Claims = owners.map(|(key, own)| (*key, own.claims())).collect();
         let mut lessening = BTreeSet::new();
-        for sent in self.requests.values() {
+        for sent in self.asked.requests.values() {
             match &sent.request.op {
                 Op::Unlock {
                     fid,
@@ -246,7 +246,7 @@ impl Client {
     /// caller has been interrupted, and gets what he has asked for if he need not wait for it.
     pub(super) fn end_lessening(&mut self, ticket: Ticket, done: Done) -> Option<Done> {
         let lessens = self.locks.lessening.remove(&ticket);
-        let running = self.calls.get_mut(&ticket);
+        let running = self.callers.calls.get_mut(&ticket);
         let (Some(again), Done::Refused(refusal)) = (lessens, &done) else {
             return Some(done);
         };

@@ -15,7 +15,7 @@
 //! only after twice as many questions in vain each time.
 
 use super::listing::ListingPart;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{Caller, Fid, Hold, Op, Outcome, Reply, Request, Right};
@@ -35,22 +35,22 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&dir) else {
             return;
         };
-        let own = node.right == Right::Exclusive;
-        node.missed += 1;
+        let own = node.token.right == Right::Exclusive;
+        node.dir.missed += 1;
         let patience = if own {
             MISSES_OWN_DIR
         } else {
             MISSES_OTHER_DIR
-        } << node.gathers.min(DOUBLINGS_MAX);
+        } << node.dir.gathers.min(DOUBLINGS_MAX);
         let short = node
             .attr
             .as_ref()
             .is_some_and(|attr| attr.size <= DIR_BYTES_MAX);
-        let free = (!node.whole || node.last.is_none()) && node.gathering == 0;
-        if node.missed < patience || !short || !free || !node.lasting() {
+        let free = (!node.dir.whole || node.dir.last.is_none()) && node.dir.gathering == 0;
+        if node.dir.missed < patience || !short || !free || !node.lasting() {
             return;
         }
-        (node.missed, node.gathers) = (0, node.gathers + 1);
+        (node.dir.missed, node.dir.gathers) = (0, node.dir.gathers + 1);
         self.ask_for_names(step, (dir, 0), caller.clone());
     }
 
@@ -59,7 +59,7 @@ impl Client {
         let op = Op::ReadDir { dir, after, max };
         self.note_sent(&op);
         let id = self.request(step, (op, caller, Hold::default()), Vec::new(), Why::Names);
-        self.node(dir).gathering = id;
+        self.node(dir).dir.gathering = id;
     }
 
     /// Names of a directory have come, or cannot.
@@ -76,8 +76,8 @@ impl Client {
             vouched = self.vouches(*grant, request.id);
         }
         let node = self.node(dir);
-        let undisturbed = node.gathering == request.id && node.lasting();
-        node.gathering = 0;
+        let undisturbed = node.dir.gathering == request.id && node.lasting();
+        node.dir.gathering = 0;
         if let Outcome::Dir {
             entries,
             end,
@@ -107,14 +107,14 @@ impl Client {
     ) {
         for entry in &part.entries {
             let node = self.node(dir);
-            if !node.names.contains_key(&entry.name) {
+            if !node.dir.names.contains_key(&entry.name) {
                 node.set_name(&entry.name, Some((entry.fid, entry.kind)));
             }
             self.count_name();
         }
         self.learn_positions((dir, request.id), &part);
         match part.entries.last() {
-            _ if part.end => self.node(dir).whole = true,
+            _ if part.end => self.node(dir).dir.whole = true,
             Some(last) => {
                 self.ask_for_names(step, (dir, last.position), request.caller.clone());
             }

@@ -47,7 +47,7 @@ impl Node {
     /// A name means this from now on, or nothing. An object that keeps its name keeps its position,
     /// and leads where it led.
     pub(crate) fn set_name(&mut self, name: &Name, means: Option<(Fid, Kind)>) {
-        let known = self.names.get(name).copied().flatten();
+        let known = self.dir.names.get(name).copied().flatten();
         let means = means.map(|(fid, kind)| {
             let same = known.filter(|known| known.fid == fid);
             Named {
@@ -57,12 +57,12 @@ impl Node {
                 position: same.map_or(0, |known| known.position),
             }
         });
-        self.names.insert(name.clone(), means);
+        self.dir.names.insert(name.clone(), means);
     }
 
     /// The server says where a name stands.
     pub(crate) fn stands(&mut self, entry: &DirEntry) {
-        if let Some(Some(known)) = self.names.get_mut(&entry.name)
+        if let Some(Some(known)) = self.dir.names.get_mut(&entry.name)
             && known.fid == entry.fid
         {
             known.position = entry.position;
@@ -71,10 +71,10 @@ impl Node {
 
     /// A name has been made here, at this position; 0: the server will choose one.
     pub(crate) fn placed(&mut self, name: &Name, position: u64) {
-        if let Some(Some(known)) = self.names.get_mut(name) {
+        if let Some(Some(known)) = self.dir.names.get_mut(name) {
             known.position = position;
         }
-        self.last = match self.last {
+        self.dir.last = match self.dir.last {
             Some(last) if position != 0 => Some(last.max(position)),
             _ => None,
         };
@@ -82,23 +82,25 @@ impl Node {
 
     /// The position of the next name made here; 0: the server will choose one.
     pub(crate) fn next_position(&self) -> u64 {
-        let next = self.last.map_or(0, |last| last + 1);
+        let next = self.dir.last.map_or(0, |last| last + 1);
         if next < limits::POSITIONS { next } else { 0 }
     }
 
     /// Brings the names in order. False if the position of one is not known.
     fn bring_in_order(&mut self) -> bool {
-        let generation = self.generation;
+        let generation = self.dir.generation;
         if self
+            .dir
             .order
             .as_ref()
             .is_some_and(|order| order.generation == generation)
         {
             return true;
         }
-        self.order = None;
+        self.dir.order = None;
         let present = || {
-            self.names
+            self.dir
+                .names
                 .iter()
                 .filter_map(|(name, named)| Some((name, (*named)?)))
         };
@@ -108,17 +110,21 @@ impl Node {
         let place = |(name, named): (&Name, Named)| (named.position, name.clone());
         let mut names: Vec<(u64, Name)> = present().map(place).collect();
         names.sort_unstable_by_key(|(position, _)| *position);
-        self.order = Some(CookieOrder { generation, names });
+        self.dir.order = Some(CookieOrder { generation, names });
         true
     }
 
     /// Names behind a position, in order, and whether that is all of them.
     fn behind(&self, after: u64, max: usize) -> (Vec<DirEntry>, bool) {
-        let all = self.order.as_ref().map_or(&[][..], |order| &order.names);
+        let all = self
+            .dir
+            .order
+            .as_ref()
+            .map_or(&[][..], |order| &order.names);
         let from = all.partition_point(|(position, _)| *position <= after);
         let to = all.len().min(from.saturating_add(max));
         let entry = |(position, name): &(u64, Name)| {
-            let named = self.names.get(name).copied().flatten()?;
+            let named = self.dir.names.get(name).copied().flatten()?;
             Some(DirEntry {
                 name: name.clone(),
                 fid: named.fid,
@@ -149,9 +155,9 @@ impl Client {
             return;
         };
         // Names that were changed here meanwhile may have got other positions.
-        if part.vouched && node.changed < id {
-            node.last = Some(part.last & LAST);
-            node.release = (part.last >> LAST_BITS) as u32;
+        if part.vouched && node.marks.changed < id {
+            node.dir.last = Some(part.last & LAST);
+            node.dir.release = (part.last >> LAST_BITS) as u32;
             part.entries.iter().for_each(|entry| node.stands(entry));
         }
     }
@@ -161,7 +167,7 @@ impl Client {
         if let Op::Make { dir, .. } | Op::Link { dir, .. } | Op::Rename { to: dir, .. } = op
             && let Some(node) = self.nodes.get_mut(dir)
         {
-            node.last = None;
+            node.dir.last = None;
         }
     }
 
@@ -187,14 +193,14 @@ impl Client {
         let allowed = node
             .held()
             .is_some_and(|attr| may_list(node, attr, &running.caller));
-        let short = node.names.len() <= LISTING_MAX;
-        let whole = node.whole || self.options.mutant == Some(Mutant::ListsKnownNames);
+        let short = node.dir.names.len() <= LISTING_MAX;
+        let whole = node.dir.whole || self.options.mutant == Some(Mutant::ListsKnownNames);
         if !allowed || !short || !whole || !node.lasting() || !node.bring_in_order() {
             return false;
         }
-        let last = node.order.as_ref().and_then(|order| order.names.last());
+        let last = node.dir.order.as_ref().and_then(|order| order.names.last());
         let last = last.map_or(0, |(position, _)| *position);
-        let release = u64::from(node.release);
+        let release = u64::from(node.dir.release);
         let (entries, end) = node.behind(after & POSITION, max as usize);
         // Attributes of an object whose token is being given back must not be told: the kernel
         // would believe them later.
@@ -206,7 +212,7 @@ impl Client {
         let node = self.node(dir);
         node.directory = true;
         if end || !answers {
-            node.order = None;
+            node.dir.order = None;
         }
         if !answers {
             return false;
@@ -232,7 +238,7 @@ mod tests {
             gid: 7,
             ..Attr::new(Kind::Directory, mode, 0)
         };
-        let mut node = Node::new(0, 0, 0);
+        let mut node = Node::new(&crate::client::node::Forgotten::default());
         node.bare = bare;
         let caller = Caller {
             uid,

@@ -14,7 +14,7 @@
 //! change is left alone for a while.
 
 use crate::client::data::inline_data::{self, Brought};
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{Client, Step};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -249,7 +249,10 @@ impl Client {
             }
         };
         let of_dir = grants.iter().find(|grant| grant.fid == dir);
-        let doubtful = self.nodes.get(&dir).is_some_and(|node| node.doubtful > 0);
+        let doubtful = self
+            .nodes
+            .get(&dir)
+            .is_some_and(|node| node.dir.doubtful > 0);
         if !of_dir.is_some_and(|grant| self.vouches(*grant, id)) || doubtful {
             return self.bar_walk(step.now, dir);
         }

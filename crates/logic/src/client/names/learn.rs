@@ -82,7 +82,7 @@ impl Client {
 
     /// The directory of a look-up, and its caller.
     fn looker(&self, ticket: Ticket, op: &Op) -> Option<(Fid, Caller)> {
-        let running = self.calls.get(&ticket)?;
+        let running = self.callers.calls.get(&ticket)?;
         match op {
             Op::Lookup { dir, .. } => Some((*dir, running.caller.clone())),
             _ => None,
@@ -99,14 +99,14 @@ impl Client {
         let fid = entry.fid;
         let done = self.entry(step, (*dir, name), entry, (granted, true));
         let node = self.node(fid);
-        node.private = node.right == Right::Exclusive;
+        node.untold.private = node.token.right == Right::Exclusive;
         if let Some(access) = open {
             node.opened(*access);
         }
-        if node.private && node.directory {
+        if node.untold.private && node.directory {
             // Nobody else has made anything in it.
-            if node.names.is_empty() {
-                (node.whole, node.last) = (true, Some(0));
+            if node.dir.names.is_empty() {
+                (node.dir.whole, node.dir.last) = (true, Some(0));
             }
             self.reserve_if_low(step);
         }
@@ -125,7 +125,7 @@ impl Client {
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
         node.kernel.is_told(step.now);
-        node.private = node.right == Right::Exclusive;
+        node.untold.private = node.token.right == Right::Exclusive;
         node.unlinked = true;
         node.opened(access);
         Done::Entry {
@@ -168,10 +168,10 @@ impl Client {
         let vouched = granted.contains(&dir);
         self.learn(dir, attr, vouched);
         let node = self.node(dir);
-        if vouched && node.right >= Right::Shared && node.doubtful == 0 {
+        if vouched && node.token.right >= Right::Shared && node.dir.doubtful == 0 {
             node.set_name(name, means);
         } else {
-            node.names.remove(name);
+            node.dir.names.remove(name);
             node.not_whole();
         }
         let lasting = vouched && node.lasting();
@@ -271,7 +271,7 @@ impl Client {
             ..wire::Hold::default()
         };
         let (epoch, right) = (self.granted, Right::None);
-        self.floor = self.floor.max(epoch + 1);
+        self.forgotten.floor = self.forgotten.floor.max(epoch + 1);
         self.state_it(
             step,
             fid,
@@ -321,7 +321,7 @@ impl Client {
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
         // A rename that was done here is known.
         let several = attr.kind != Kind::Directory && attr.nlink > 1;
-        let unsure = victim_fid.is_none() && several && !self.requests.contains_key(&id);
+        let unsure = victim_fid.is_none() && several && !self.asked.requests.contains_key(&id);
         let left = victim
             .as_ref()
             .filter(|_| exchange)
@@ -331,7 +331,7 @@ impl Client {
             let vouched = granted.contains(from);
             self.learn(*from, from_attr, vouched);
             let node = self.node(*from);
-            node.names.remove(name);
+            node.dir.names.remove(name);
             node.not_whole();
             vouched
         } else {

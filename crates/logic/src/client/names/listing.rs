@@ -18,7 +18,7 @@ use crate::client::api::{Call, Done, Listed};
 use crate::client::data::inline_data;
 use crate::client::node::{GENERATION_SHIFT, Node, bare};
 use crate::client::notices::Invalidate;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ impl Node {
     fn began_in(&self, dir: Fid, after: u64) -> Option<Fid> {
         let generation = after >> GENERATION_SHIFT;
         let release = self.release_of(generation);
-        if after == 0 || release == 0 || generation == self.generation {
+        if after == 0 || release == 0 || generation == self.dir.generation {
             return None;
         }
         let volume = volume_numbers::release(dir.volume, release)?;
@@ -61,14 +61,14 @@ impl Client {
         };
         let node = self.node(dir);
         let over = after & POSITION >= node.last_of(after >> GENERATION_SHIFT);
-        if after != 0 && (over || node.end == Some(after)) {
+        if after != 0 && (over || node.dir.end == Some(after)) {
             return self.end_listing(step, ticket, (dir, after));
         }
         let begun_in = self.node(dir).began_in(dir, after);
         if begun_in.is_none() && self.list_here(step, ticket, &running) {
             return;
         }
-        if after == 0 && self.node(dir).right == Right::Exclusive {
+        if after == 0 && self.node(dir).token.right == Right::Exclusive {
             self.missed_name(step, dir, &running.caller);
         }
         let max = max.clamp(1, wire::limits::DIR_ENTRIES as u32);
@@ -79,7 +79,7 @@ impl Client {
             after: after & POSITION,
             max,
         };
-        node.busy += 1;
+        node.dir.busy += 1;
         node.directory = true;
         self.request(
             step,
@@ -91,14 +91,14 @@ impl Client {
 
     /// Is it this directory that a call lists, and none of an earlier release?
     pub(crate) fn lists(&self, ticket: Ticket, of: Fid) -> bool {
-        let running = self.calls.get(&ticket);
+        let running = self.callers.calls.get(&ticket);
         let call = running.map(|running| &running.call);
         matches!(call, Some(Call::List { dir, .. }) if *dir == of)
     }
 
     fn end_listing(&mut self, step: &mut Step<'_>, ticket: Ticket, (dir, after): (Fid, u64)) {
         let node = self.node(dir);
-        let believed = node.lasting() && after >> GENERATION_SHIFT == node.generation;
+        let believed = node.lasting() && after >> GENERATION_SHIFT == node.dir.generation;
         let done = Done::Listing {
             start: 0,
             entries: Vec::new(),
@@ -122,7 +122,8 @@ impl Client {
         part: ListingPart,
         (granted, bytes): (&BTreeSet<Fid>, u32),
     ) {
-        let Some(Call::List { dir, after, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+        let Some(Call::List { dir, after, .. }) = self.callers.calls.get(&ticket).map(|r| &r.call)
+        else {
             return;
         };
         let (dir, after) = (*dir, *after & POSITION);
@@ -153,7 +154,7 @@ impl Client {
         } = part;
         let Some(Call::List {
             dir, after, plus, ..
-        }) = self.calls.get(&ticket).map(|r| &r.call)
+        }) = self.callers.calls.get(&ticket).map(|r| &r.call)
         else {
             return false;
         };
@@ -167,7 +168,7 @@ impl Client {
             node.renew_listing();
         }
         let generation = match after {
-            0 => node.generation,
+            0 => node.dir.generation,
             after => after >> GENERATION_SHIFT,
         };
         if after == 0 {
@@ -186,14 +187,14 @@ impl Client {
             self.end_listing(step, ticket, (dir, after));
             return false;
         }
-        if end && generation == node.generation {
-            node.end = Some(entries.last().map_or(start, |last| position(last.position)));
+        if end && generation == node.dir.generation {
+            node.dir.end = Some(entries.last().map_or(start, |last| position(last.position)));
         }
         let listed = entries
             .into_iter()
             .map(|entry| {
                 let position = position(entry.position);
-                if plus && known(entry.fid) && self.node(dir).doubtful == 0 {
+                if plus && known(entry.fid) && self.node(dir).dir.doubtful == 0 {
                     self.known_entry(step, dir, entry, position)
                 } else {
                     bare(entry, position)
@@ -225,7 +226,7 @@ impl Client {
             node.has_no_xattrs();
         }
         let node = self.node(dir);
-        let news = !node.names.contains_key(&entry.name);
+        let news = !node.dir.names.contains_key(&entry.name);
         node.set_name(&entry.name, Some((fid, entry.kind)));
         node.stands(&entry);
         if news {

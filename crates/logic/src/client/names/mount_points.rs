@@ -34,8 +34,8 @@ impl Client {
     /// The root that stands behind this name, if that is known under the directory's token.
     pub(crate) fn behind(&self, dir: Fid, name: &Name) -> Option<Fid> {
         let node = self.nodes.get(&dir)?;
-        let named = node.names.get(name).copied().flatten()?;
-        let known = node.right >= Right::Shared && named.leads_to != 0;
+        let named = node.dir.names.get(name).copied().flatten()?;
+        let known = node.token.right >= Right::Shared && named.leads_to != 0;
         (known && named.kind == Kind::Mount).then(|| Fid::root(named.leads_to))
     }
 
@@ -55,7 +55,7 @@ impl Client {
         let mount = Some((entry.fid, Kind::Mount));
         self.name_is((*dir, name), mount, entry.dir.clone(), granted);
         let node = self.nodes.get_mut(dir);
-        if let Some(Some(Some(named))) = node.map(|node| node.names.get_mut(name)) {
+        if let Some(Some(Some(named))) = node.map(|node| node.dir.names.get_mut(name)) {
             named.leads_to = root.volume;
         }
         self.cross(step, ticket, root);
@@ -72,7 +72,7 @@ impl Client {
         {
             return self.finish(step, ticket, Done::Elsewhere { volume });
         }
-        if let Some(running) = self.calls.get_mut(&ticket) {
+        if let Some(running) = self.callers.calls.get_mut(&ticket) {
             running.crosses = Some(root);
             let caller = running.caller.clone();
             self.start_op(step, ticket, Op::GetAttr { fid: root }, caller);
@@ -119,7 +119,11 @@ impl Client {
         (ticket, op): (Ticket, &Op),
         refusal: Refusal,
     ) {
-        let crosses = self.calls.get(&ticket).and_then(|running| running.crosses);
+        let crosses = self
+            .callers
+            .calls
+            .get(&ticket)
+            .and_then(|running| running.crosses);
         if let (Op::GetAttr { fid }, Refusal::Stale) = (op, refusal)
             && crosses == Some(*fid)
             && self.mounts.gone.insert(fid.volume)

@@ -59,7 +59,7 @@ impl Node {
     /// The server says that it has none. If it is changing one, others here may have been shown
     /// what comes after that.
     pub(crate) fn has_no_xattrs(&mut self) {
-        if !self.bare && self.labelling == 0 {
+        if !self.bare && self.pending.labelling == 0 {
             (self.bare, self.xattrs) = (true, None);
         }
     }
@@ -111,7 +111,7 @@ impl Client {
         let edit = Edit::of(op)?;
         let node: &Node = self.nodes.get(&edit.fid)?;
         let mut attr = node.sole()?.clone();
-        let usable = node.bare && node.quiet() && !node.sending && self.counts(&attr);
+        let usable = node.bare && node.quiet() && !node.writeback.sending && self.counts(&attr);
         if !usable || !may_change(&attr, edit.name, caller) {
             return None;
         }

@@ -28,7 +28,7 @@ impl Client {
         (term, part): (Epoch, u32),
         (taken, unlocked): (Vec<Fid>, Vec<Fid>),
     ) {
-        if term != self.term || self.reassertion.parts.is_empty() {
+        if term != self.session.term || self.reassertion.parts.is_empty() {
             return;
         }
         let open = self.reassertion.parts.len();
@@ -58,14 +58,14 @@ impl Client {
     /// The server has restarted before it told what it had taken from a client that was away: it
     /// does not know that any more, and any of what is held may have been taken.
     pub(crate) fn give_up_what_may_be_taken(&mut self, step: &mut Step<'_>) {
-        let was_away = self.term != self.boot;
+        let was_away = self.session.term != self.session.boot;
         if self.reassertion.parts.is_empty() || !was_away {
             return;
         }
         let held = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.right > Right::None);
+            .filter(|(_, node)| node.token.right > Right::None);
         let tokens = held.map(|(fid, _)| *fid).collect();
         let locked = self.locks.owners.keys().map(|(fid, _)| *fid);
         let locks = locked.chain(self.lock_delegation.files()).collect();
@@ -85,8 +85,8 @@ impl Client {
                 self.bar(step, fid);
             }
         }
-        let asks = |sent: &super::requests::Sent| sent.request.op.locks();
-        if self.locks.waiting.is_empty() && !self.requests.values().any(asks) {
+        let asks = |sent: &super::asked::Sent| sent.request.op.locks();
+        if self.locks.waiting.is_empty() && !self.asked.requests.values().any(asks) {
             self.locks.void.clear();
         }
         for &fid in &taken.locks {
@@ -97,13 +97,13 @@ impl Client {
     /// Others have had this since. Its changes stay here.
     pub(crate) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.lose_room(fid);
-        let term = self.term;
+        let term = self.session.term;
         let Some(node) = self.nodes.get_mut(&fid) else {
-            self.floor = self.floor.max(term);
+            self.forgotten.floor = self.forgotten.floor.max(term);
             return;
         };
-        node.void = node.void.max(term);
-        if node.right == Right::None {
+        node.token.void = node.token.void.max(term);
+        if node.token.right == Right::None {
             return;
         }
         if self.options.mutant == Some(Mutant::DropsStranded) {
@@ -111,9 +111,9 @@ impl Client {
         }
         self.strand(fid);
         let node = self.node(fid);
-        node.right = Right::None;
-        (node.tell, node.listed, node.flush) = (None, false, false);
-        (node.private, node.bare) = (false, false);
+        node.token.right = Right::None;
+        (node.tell, node.writeback.listed, node.writeback.flush) = (None, false, false);
+        (node.untold.private, node.bare) = (false, false);
         node.edits += 1;
         node.forget_xattrs();
         let drained = node.drain.take().is_some();
@@ -140,7 +140,7 @@ impl Client {
     fn step_over_listing(&mut self, fid: Fid) {
         let node = self.node(fid);
         if node.directory {
-            (node.last, node.order) = (None, None);
+            (node.dir.last, node.dir.order) = (None, None);
         }
     }
 

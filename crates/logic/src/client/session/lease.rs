@@ -7,7 +7,7 @@
 //! is reported, and the same calls go on in a new session.
 
 use super::LinkState;
-use super::requests::Why;
+use super::asked::Why;
 use crate::client::api::Output;
 use crate::client::data::file_capabilities::Privileges;
 use crate::client::mutant::Mutant;
@@ -23,19 +23,21 @@ impl Client {
         if !self.reassertion.parts.is_empty() {
             return;
         }
-        self.leased = self.leased.max(sent.min(step.now));
+        self.session.leased = self.session.leased.max(sent.min(step.now));
         self.wake_up(step);
     }
 
     /// An answer has come: the server has heard this client when the request came, or later. (Not
     /// while it does not count what this client says: the answer says so.)
     pub(crate) fn note_answer(&mut self, step: &mut Step<'_>, id: RequestId, renews: bool) {
-        let Some(sent) = self.requests.get(&id) else {
+        let Some(sent) = self.asked.requests.get(&id) else {
             return;
         };
         let Some(left) = sent.left else { return };
         if matches!(sent.why, Why::Back { .. }) {
-            self.window.answered(step.now.saturating_sub(left));
+            self.writeback
+                .window
+                .answered(step.now.saturating_sub(left));
         }
         if renews {
             let mutant = self.options.mutant == Some(Mutant::RenewsFromAnswers);
@@ -47,9 +49,9 @@ impl Client {
         if step.now < self.lease_end() {
             self.give_late_locks(step);
         }
-        if self.suspended && step.now < self.lease_end() {
-            self.suspended = false;
-            for ticket in core::mem::take(&mut self.parked) {
+        if self.session.suspended && step.now < self.lease_end() {
+            self.session.suspended = false;
+            for ticket in core::mem::take(&mut self.callers.parked) {
                 self.start(step, ticket);
             }
         }
@@ -58,16 +60,20 @@ impl Client {
     /// Until when the caches may be used: each clock's rate may be off by a twentieth, and the
     /// kernel takes its time to drop everything.
     pub(crate) fn lease_end(&self) -> Time {
-        self.leased + self.lease_ns / 4 * 3
+        self.session.leased + self.session.lease_ns / 4 * 3
     }
 
     /// A session in which nothing was heard holds nothing, and begins with this welcome as with the
     /// one before, unless the server may have done a change in it and forgotten the session. It
     /// forgets none before the lease of its greeting is over, and knows nothing of what never left.
     pub(crate) fn is_fresh(&self, now: Time) -> bool {
-        let mut sent = self.requests.values().filter(|sent| sent.left.is_some());
+        let mut sent = self
+            .asked
+            .requests
+            .values()
+            .filter(|sent| sent.left.is_some());
         let asked = sent.any(|sent| sent.request.op.changes());
-        !self.begun && (!asked || now < self.lease_end())
+        !self.session.begun && (!asked || now < self.lease_end())
     }
 
     pub(crate) fn suspend_if_due(&mut self, step: &mut Step<'_>) {
@@ -78,7 +84,7 @@ impl Client {
 
     /// The lease is near its end: the kernel drops everything, and nothing is served.
     fn suspend(&mut self, step: &mut Step<'_>) {
-        self.suspended = true;
+        self.session.suspended = true;
         self.drop_everything(step);
         self.tick_names(step);
     }
@@ -87,7 +93,7 @@ impl Client {
         let known: Vec<Fid> = self
             .nodes
             .iter()
-            .filter(|(fid, n)| n.right > Right::None && !fid.is_room())
+            .filter(|(fid, n)| n.token.right > Right::None && !fid.is_room())
             .map(|(f, _)| *f)
             .collect();
         for fid in known {
@@ -127,13 +133,13 @@ impl Client {
         self.begin_epochs_anew();
         self.lose_walks(step);
         self.idle_releases.clear();
-        self.session = wire::next_session(self.session);
-        self.begun = false;
-        self.statements.clear();
-        self.liveness.lose();
+        self.session.id = wire::next_session(self.session.id);
+        self.session.begun = false;
+        self.asked.statements.clear();
+        self.session.liveness.lose();
         self.reassertion.parts.clear();
         self.reassertion.bases.clear();
-        self.confirms.clear();
+        self.asked.confirms.clear();
         self.kernel.lose_changes();
         self.draining.clear();
         self.root = None;
@@ -149,17 +155,17 @@ impl Client {
         }
         self.bar_directories(step);
         self.fail_requests(step);
-        if self.state != LinkState::Down {
+        if self.session.state != LinkState::Down {
             step.out.push(Output::Hangup);
         }
-        self.state = LinkState::Down;
+        self.session.state = LinkState::Down;
     }
 
     /// The next session may be with another server, as when that of a replica is lost: its epochs
     /// say nothing about those of this session, and may all be below them. No message of this
     /// session comes any more, as it has ended its connection.
     fn begin_epochs_anew(&mut self) {
-        (self.floor, self.granted, self.heard) = (0, 0, 0);
+        (self.forgotten.floor, self.granted, self.heard) = (0, 0, 0);
         for node in self.nodes.values_mut() {
             node.begin_epochs_anew();
         }
@@ -171,7 +177,7 @@ impl Client {
     pub(crate) fn forget_unmade(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.lose_stores(step, |of| of == fid);
         self.forget_session(step, fid);
-        let parked = core::mem::take(&mut self.parked);
+        let parked = core::mem::take(&mut self.callers.parked);
         for ticket in parked {
             self.start(step, ticket);
         }
@@ -184,8 +190,14 @@ impl Client {
             .filter(|(_, _, state)| crate::client::is_dirty(*state))
             .map(|(block, _, _)| block)
             .collect();
-        let stillborn = self.nodes.get(&fid).is_some_and(|node| node.stillborn);
-        let untold = self.nodes.get(&fid).is_some_and(|node| node.unborn != 0);
+        let stillborn = self
+            .nodes
+            .get(&fid)
+            .is_some_and(|node| node.untold.stillborn);
+        let untold = self
+            .nodes
+            .get(&fid)
+            .is_some_and(|node| node.untold.unborn != 0);
         let stranded = !stillborn && !untold;
         if stranded {
             self.strand_for_good(fid);
@@ -206,24 +218,28 @@ impl Client {
             self.fail_writes(step, fid, wire::Refusal::SessionLost);
         }
         let node = self.node(fid);
-        (node.right, node.attr) = (Right::None, None);
+        (node.token.right, node.attr) = (Right::None, None);
         // A link whose answer is lost may have given it a name: bytes written to it count now.
-        (node.private, node.unlinked) = (false, false);
-        node.names.clear();
+        (node.untold.private, node.unlinked) = (false, false);
+        node.dir.names.clear();
         node.not_whole();
         node.tell = None;
-        (node.delegated, node.unborn, node.stillborn) = (0, 0, false);
-        node.own = Vec::new();
-        node.sending = false;
-        node.flush = false;
+        (
+            node.untold.delegated,
+            node.untold.unborn,
+            node.untold.stillborn,
+        ) = (0, 0, false);
+        node.untold.own = Vec::new();
+        node.writeback.sending = false;
+        node.writeback.flush = false;
         node.privileges = Privileges::default();
         if let Some(drain) = node.drain.take() {
             drop(drain);
         }
         let mut parked = core::mem::take(&mut node.parked);
         parked.append(&mut node.behind);
-        let syncing = core::mem::take(&mut node.syncing);
-        self.parked.extend(parked);
+        let syncing = core::mem::take(&mut node.writeback.syncing);
+        self.callers.parked.extend(parked);
         for (ticket, _) in syncing {
             self.finish(
                 step,
@@ -236,13 +252,13 @@ impl Client {
     /// Requests of the lost session: changes may or may not have been applied, so they fail; a
     /// request that only asks is sent again in the next session.
     fn fail_requests(&mut self, step: &mut Step<'_>) {
-        self.suspended = true;
-        self.cleaners = 0;
-        self.wants_cleaner.clear();
+        self.session.suspended = true;
+        self.writeback.cleaners = 0;
+        self.writeback.wants_cleaner.clear();
         // The slots that they waited for are free now.
-        self.parked.append(&mut self.starved);
+        self.callers.parked.append(&mut self.callers.starved);
         self.forget_borrowing();
-        for (_, sent) in core::mem::take(&mut self.requests) {
+        for (_, sent) in core::mem::take(&mut self.asked.requests) {
             self.let_bytes_go(step, &sent);
             match sent.why {
                 Why::Call(ticket) => {
@@ -251,7 +267,7 @@ impl Client {
                         let lost = crate::client::Done::Refused(wire::Refusal::SessionLost);
                         self.finish(step, ticket, lost);
                     } else {
-                        self.parked.push(ticket);
+                        self.callers.parked.push(ticket);
                     }
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),

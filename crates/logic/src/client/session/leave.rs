@@ -10,20 +10,20 @@ use wire::{Fid, ToServer};
 impl Client {
     pub(crate) fn leave_if_clean(&mut self, step: &mut Step<'_>) {
         let told = self.delegation.unanswered == 0;
-        let clean = self.cache.dirty() == 0 && self.cleaners == 0 && told;
-        if let Some(ticket) = self.leaving.filter(|_| clean)
+        let clean = self.cache.dirty() == 0 && self.writeback.cleaners == 0 && told;
+        if let Some(ticket) = self.session.leaving.filter(|_| clean)
             && self.is_settled(step)
         {
-            self.leaving = None;
+            self.session.leaving = None;
             self.say(step, ToServer::Goodbye);
-            self.state = LinkState::Left;
+            self.session.state = LinkState::Left;
             self.finish(step, ticket, Done::Nothing);
         }
     }
 
     /// Writes everything back and says goodbye.
     pub(crate) fn leave(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        self.leaving = Some(ticket);
+        self.session.leaving = Some(ticket);
         self.ship(step);
         let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
         for fid in dirty {

@@ -5,7 +5,7 @@
 //! state until they are answered, so the server must show it too: it may not learn of the change
 //! first from the repeated request, when others have asked already.
 
-use super::requests::Why;
+use super::asked::Why;
 use crate::client::api::{Call, How};
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
@@ -37,22 +37,22 @@ impl Client {
     pub(crate) fn reassert(&mut self, step: &mut Step<'_>, term: Epoch, boot: Option<Epoch>) {
         self.settle_taken(step);
         let stamp = self.stamp();
-        self.reassertion.since = self.greeted;
+        self.reassertion.since = self.session.greeted;
         for fid in self.cache.changed_files() {
             let version = self.nodes.get(&fid).map_or(0, |node| node.version);
             self.reassertion.bases.entry(fid).or_insert(version);
         }
         for node in self.nodes.values_mut() {
             // The restarted server counts what is reasserted as granted at its start.
-            node.seen = node.seen.max(boot.unwrap_or(0));
+            node.token.seen = node.token.seen.max(boot.unwrap_or(0));
         }
         let holding = |fid: Fid, node: &crate::client::Node| Holding {
             fid,
             // Which names of a directory the kernel has in hand is not known here.
             right: if node.directory {
-                node.right.max(Right::Transient)
+                node.token.right.max(Right::Transient)
             } else {
-                node.right
+                node.token.right
             },
             hold: node.hold(stamp),
         };
@@ -60,8 +60,8 @@ impl Client {
         // An object that is to be made is none of the server's business before the server has been
         // told of it; one that the server may have made by now is.
         let kept = |node: &crate::client::Node| {
-            let made = self.requests.get(&node.unborn);
-            node.unborn != 0 && made.is_none_or(|sent| sent.kept)
+            let made = self.asked.requests.get(&node.untold.unborn);
+            node.untold.unborn != 0 && made.is_none_or(|sent| sent.kept)
         };
         let nodes = self.nodes.iter().filter(|(_, node)| !kept(node));
         let all = nodes.map(|(fid, node)| holding(*fid, node));
@@ -103,6 +103,7 @@ impl Client {
     /// something, and those that the kernel may not have taken in.
     fn unseen(&self) -> Vec<Unseen> {
         let asked = self
+            .asked
             .requests
             .iter()
             .filter_map(|(&id, sent)| match sent.why {
@@ -120,6 +121,7 @@ impl Client {
                 | Why::Delegated(_) => None,
             });
         let answered = self
+            .asked
             .unfinished
             .iter()
             .map(|(&ticket, (id, _))| (ticket, *id))

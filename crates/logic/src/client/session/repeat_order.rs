@@ -9,7 +9,7 @@
 //! Guarantee: as long as a write-back from before is not answered, no repeated request brings its
 //! file.
 
-use super::requests::{Sent, Why};
+use super::asked::{Sent, Why};
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{Fid, Op, RequestId};
@@ -61,6 +61,7 @@ impl Client {
 
     fn is_held_back(&self, id: RequestId) -> bool {
         let Some((sent, fid)) = self
+            .asked
             .requests
             .get(&id)
             .and_then(|sent| Some((sent, file_of(sent)?)))
@@ -70,7 +71,7 @@ impl Client {
         if !self.reassertion.parts.is_empty() {
             return self.reassertion.bases.contains_key(&fid);
         }
-        let mut before = self.requests.range(..=self.reassertion.repeated);
+        let mut before = self.asked.requests.range(..=self.reassertion.repeated);
         let first = |sent: &Sent| writes_back(sent) && file_of(sent) == Some(fid);
         !writes_back(sent) && before.any(|(_, sent)| first(sent))
     }

@@ -5,99 +5,28 @@
 //! neither is said twice.
 
 use super::LinkState;
+use super::asked::{Sent, Statement, Why};
 use super::versions::lenders_in;
-use crate::Ticket;
 use crate::client::api::Output;
 use crate::client::lending::is_offer;
-use crate::client::node::FillStart;
 use crate::client::piece::Piece;
 use crate::client::{Client, Step};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Room, Time, ToClient,
-    ToServer, VERSION, VERSION_OLDEST, Welcome,
+    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
+    VERSION, VERSION_OLDEST, Welcome,
 };
-
-/// Why a request was sent.
-#[derive(Clone, Debug)]
-pub(crate) enum Why {
-    /// For a call. With the object's fill count when it was sent.
-    Call(Ticket),
-    /// To fill blocks: which file, first block, how many, and the file's fill count.
-    Fill {
-        fid: Fid,
-        first: u64,
-        count: u32,
-        since: FillStart,
-    },
-    /// To know what follows in a directory, ahead of its use.
-    Walk,
-    /// To know all names of a directory.
-    Names,
-    /// About locks, and for no call.
-    Lock,
-    /// To write blocks back: which file, first block, how many.
-    Back { fid: Fid, first: u64, count: u32 },
-    /// To take the capabilities from a file that is written: which, and how often it may have got
-    /// some.
-    Privileges { fid: Fid, sets: u32 },
-    /// To find a place for bytes of this file that were not written back in time.
-    Stranded(Fid),
-    /// For numbers of what is made here.
-    Numbers,
-    /// For room in a volume; and for how much somebody waits.
-    Room { volume: u32, need: Room },
-    /// To have the server make stable what it has.
-    Stable,
-    /// To tell of a change that is answered.
-    Delegated(crate::client::delegation::changes::LoggedObjects),
-}
-
-/// A request on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Sent {
-    pub(crate) request: Request,
-    pub(crate) bulk: Vec<Piece>,
-    pub(crate) why: Why,
-    /// When it left for the first time: a server that answers it has heard this client since.
-    pub(crate) left: Option<Time>,
-    /// Not to be sent before its turn.
-    pub(crate) kept: bool,
-    /// It was sent, on whichever connection.
-    pub(crate) said: bool,
-}
-
-impl Sent {
-    /// One that is sent later.
-    pub(crate) fn kept(request: Request, why: Why) -> Self {
-        Self {
-            request,
-            bulk: Vec::new(),
-            why,
-            left: None,
-            kept: true,
-            said: false,
-        }
-    }
-}
-
-/// A report about an object's opens or token.
-#[derive(Clone, Debug)]
-pub(crate) struct Statement {
-    stamp: u64,
-    message: ToServer,
-}
 
 impl Client {
     pub(crate) fn on_connected(&mut self, step: &mut Step<'_>, version: u32) {
         assert!((VERSION_OLDEST..=VERSION).contains(&version));
-        self.state = LinkState::Greeting;
-        self.version = version;
+        self.session.state = LinkState::Greeting;
+        self.session.version = version;
         self.delegation.overtaking.clear();
-        self.greeted = step.now;
+        self.session.greeted = step.now;
         self.await_welcome(step.now);
-        let (session, name) = (self.session, self.name.clone());
+        let (session, name) = (self.session.id, self.session.name.clone());
         let volume = self.options.volume.clone();
         self.say(
             step,
@@ -128,8 +57,8 @@ impl Client {
         if !matches!(why, Why::Stable) {
             self.ship_before(step, &op);
         }
-        self.last_request += 1;
-        let id = self.last_request;
+        self.asked.last_request += 1;
+        let id = self.asked.last_request;
         let call = self.why_call(&why);
         let keeps = matches!(call, Some(crate::client::Call::Read { pages: true, .. }));
         let plus = matches!(call, Some(crate::client::Call::List { plus: true, .. }));
@@ -143,7 +72,7 @@ impl Client {
         let after = match op {
             Op::GiveLocks { .. } => 0,
             _ if matches!(why, Why::Stable) => 0,
-            _ => self.delegation.last_unanswered(&self.requests),
+            _ => self.delegation.last_unanswered(&self.asked.requests),
         };
         let lenders = self.lending.lenders(&why);
         assert!(after < id, "a request waits for earlier ones alone");
@@ -164,10 +93,10 @@ impl Client {
             kept: false,
             said: false,
         };
-        let before = self.requests.insert(id, sent);
+        let before = self.asked.requests.insert(id, sent);
         assert!(before.is_none(), "each request has a number of its own");
         self.await_word(step.now);
-        if self.state == LinkState::Up {
+        if self.session.state == LinkState::Up {
             self.send_request(step, id);
         }
         id
@@ -175,7 +104,7 @@ impl Client {
 
     fn why_call(&self, why: &Why) -> Option<&crate::client::Call> {
         let Why::Call(ticket) = why else { return None };
-        self.calls.get(ticket).map(|running| &running.call)
+        self.callers.calls.get(ticket).map(|running| &running.call)
     }
 
     pub(crate) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
@@ -197,17 +126,21 @@ impl Client {
     ) -> Option<(Request, Vec<Piece>)> {
         // The request that it comes after may have been answered by a run of the server that has
         // ended; if it was refused, no other one knows of it.
-        let after = self.requests.get(&id)?.request.after;
-        let waits = self.requests.contains_key(&after);
-        let sent = self.requests.get_mut(&id)?;
-        sent.request.lenders = lenders_in(self.version, sent.request.lenders);
+        let after = self.asked.requests.get(&id)?.request.after;
+        let waits = self.asked.requests.contains_key(&after);
+        let sent = self.asked.requests.get_mut(&id)?;
+        sent.request.lenders = lenders_in(self.session.version, sent.request.lenders);
         sent.request.after = if waits { after } else { 0 };
         sent.left.get_or_insert(now);
         sent.said = true;
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
-            let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
+            let unfinished = self
+                .asked
+                .unfinished
+                .values()
+                .any(|(other, _)| *other == id);
             delegated.unseen = unfinished || self.kernel.is_unseen(id);
         }
         Some((sent.request.clone(), sent.bulk.clone()))
@@ -215,24 +148,24 @@ impl Client {
 
     /// All requests below this one have been answered to their callers, whose machine shows it.
     pub(crate) fn acked(&self) -> RequestId {
-        let unanswered = self.requests.keys().next().copied();
-        let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
+        let unanswered = self.asked.requests.keys().next().copied();
+        let unfinished = self.asked.unfinished.values().map(|(id, _)| *id).min();
         let untaken = self.kernel.first_unseen();
         let owed = self.unstable.first_owed();
         let oldest = [unanswered, unfinished, untaken, owed]
             .into_iter()
             .flatten()
             .min();
-        oldest.unwrap_or(self.last_request + 1)
+        oldest.unwrap_or(self.asked.last_request + 1)
     }
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
-        if self.state == LinkState::Left {
+        if self.session.state == LinkState::Left {
             return;
         }
-        self.begun |= !matches!(message, ToClient::Welcome(_)) && !is_offer(&message);
+        self.session.begun |= !matches!(message, ToClient::Welcome(_)) && !is_offer(&message);
         self.hear(step.now);
-        self.heard_at = step.now;
+        self.session.heard_at = step.now;
         self.note_stable(step, &message);
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
@@ -259,11 +192,12 @@ impl Client {
             }
             ToClient::Noted { fid, stamp } => {
                 if self
+                    .asked
                     .statements
                     .get(&fid)
                     .is_some_and(|said| said.stamp == stamp)
                 {
-                    self.statements.remove(&fid);
+                    self.asked.statements.remove(&fid);
                 }
             }
             ToClient::Reasserted {
@@ -290,53 +224,53 @@ impl Client {
     }
 
     fn on_welcome(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
-        if self.state != LinkState::Greeting {
+        if self.session.state != LinkState::Greeting {
             return; // repeated
         }
-        if welcome.boot != self.boot {
+        if welcome.boot != self.session.boot {
             self.clock.begin_anew();
             self.stop_lending(step); // until that run says that clients lend
         }
         self.clock
-            .hear_within(step.now, welcome.clock, self.greeted);
+            .hear_within(step.now, welcome.clock, self.session.greeted);
         let known = self.root.is_some();
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;
         let fresh = self.is_fresh(step.now); // by the lease of the welcome before
-        (self.lease_ns, self.rights) = (welcome.lease_ns, welcome.rights.clone());
+        (self.session.lease_ns, self.session.rights) = (welcome.lease_ns, welcome.rights.clone());
         if known && !welcome.resumed && !fresh {
             // The greeting has opened a session that nobody will use.
             self.say(step, ToServer::Goodbye);
             self.lose_unstable(step, Some(welcome));
             return self.lose(step);
         }
-        self.state = LinkState::Up;
+        self.session.state = LinkState::Up;
         self.hear(step.now);
-        self.heard_at = step.now;
-        let restarted = welcome.resumed && welcome.boot != self.boot;
+        self.session.heard_at = step.now;
+        let restarted = welcome.resumed && welcome.boot != self.session.boot;
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
         if !welcome.resumed {
             // Nobody waits for the parts that were for an earlier run, which ended first.
             self.reassertion.parts.clear();
-        } else if welcome.boot != self.boot {
+        } else if welcome.boot != self.session.boot {
             self.give_up_what_may_be_taken(step);
             self.look_what_is_left(step, welcome);
             self.reassert(step, welcome.term, Some(welcome.boot));
-        } else if welcome.term != self.term {
+        } else if welcome.term != self.session.term {
             self.reassert(step, welcome.term, None);
         } else {
             for part in self.reassertion.parts.clone() {
                 self.say(step, part);
             }
         }
-        if ![welcome.boot, self.term].contains(&welcome.term) {
+        if ![welcome.boot, self.session.term].contains(&welcome.term) {
             // Others may have got directories: answers come that are of another time than what
             // the kernel has in hand.
             self.bar_directories(step);
         }
-        (self.boot, self.term) = (welcome.boot, welcome.term);
-        self.renew(step, self.greeted);
+        (self.session.boot, self.session.term) = (welcome.boot, welcome.term);
+        self.renew(step, self.session.greeted);
         self.begin_keeping_alive(step.now);
         self.ask_again(step);
         self.watch_again();
@@ -357,7 +291,7 @@ impl Client {
         for question in self.watches.questions() {
             self.say(step, question);
         }
-        let sent = self.requests.iter().filter(|(_, sent)| !sent.kept);
+        let sent = self.asked.requests.iter().filter(|(_, sent)| !sent.kept);
         let ids: Vec<RequestId> = sent.map(|(id, _)| *id).collect();
         if !ids.is_empty() {
             self.await_word(step.now);
@@ -366,7 +300,7 @@ impl Client {
     }
 
     pub(crate) fn state_again(&mut self, step: &mut Step<'_>) {
-        let statements = self.statements.values();
+        let statements = self.asked.statements.values();
         let said: Vec<ToServer> = statements.map(|said| said.message.clone()).collect();
         for message in said {
             self.say(step, message);
@@ -381,14 +315,14 @@ impl Client {
         stamp: u64,
         message: ToServer,
     ) {
-        self.statements.insert(
+        self.asked.statements.insert(
             fid,
             Statement {
                 stamp,
                 message: message.clone(),
             },
         );
-        if self.state == LinkState::Up {
+        if self.session.state == LinkState::Up {
             self.say(step, message);
         }
     }
@@ -399,18 +333,18 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if node.right <= keep {
+        if node.token.right <= keep {
             return;
         }
-        node.right = keep;
-        if node.stillborn {
+        node.token.right = keep;
+        if node.untold.stillborn {
             return; // the server has not heard of it
         }
         // Grants still on their way are older than this, or the server keeps them.
-        let epoch = node.grant.max(node.seen);
-        node.void = node.void.max(epoch + 1);
+        let epoch = node.token.grant.max(node.token.seen);
+        node.token.void = node.token.void.max(epoch + 1);
         if keep < Right::Shared {
-            node.unshared = node.void;
+            node.token.unshared = node.token.void;
         }
         let hold = node.hold(stamp);
         let right = keep;
@@ -446,8 +380,8 @@ impl Client {
         self.suspend_if_due(step);
         self.tick_waits(step);
         self.give_back_unused(step);
-        if now >= self.next_scan {
-            self.next_scan = now + self.options.scan_ns;
+        if now >= self.writeback.next_scan {
+            self.writeback.next_scan = now + self.options.scan_ns;
             self.scan(step);
         }
         self.tick_locks(step);
@@ -462,11 +396,11 @@ impl Client {
     /// When it wants `Input::Tick`.
     pub fn deadline(&self) -> Option<Time> {
         let mut deadline = Time::MAX;
-        if self.root.is_some() && !self.suspended {
+        if self.root.is_some() && !self.session.suspended {
             deadline = deadline.min(self.lease_end());
         }
         if self.cache.dirty() > 0 {
-            deadline = deadline.min(self.next_scan);
+            deadline = deadline.min(self.writeback.next_scan);
         }
         let due = [
             self.liveness_due(),
@@ -488,7 +422,7 @@ impl Client {
 
     /// Sends `Confirmed` if the server has asked for it.
     pub(crate) fn confirm(&mut self, step: &mut Step<'_>, id: RequestId) {
-        if self.confirms.remove(&id) {
+        if self.asked.confirms.remove(&id) {
             self.say(step, ToServer::Confirmed { request: id });
         }
     }

@@ -8,7 +8,7 @@
 //! stable, and no more is written back before it has.
 
 use super::LinkState;
-use super::requests::Why;
+use super::asked::Why;
 use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
@@ -154,7 +154,7 @@ fn is_left(welcome: &Welcome, place: Place) -> bool {
 impl Client {
     /// A request is about to leave, perhaps once more: its bytes are those of now, or of then.
     pub(crate) fn keep_bytes(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let Some(sent) = self.requests.get_mut(&id) else {
+        let Some(sent) = self.asked.requests.get_mut(&id) else {
             return;
         };
         if !sent.said && bytes(&sent.request.op) > 0 {
@@ -165,7 +165,7 @@ impl Client {
     }
 
     /// A request has been answered, or never will be: its bytes are kept for no repetition.
-    pub(crate) fn let_bytes_go(&self, step: &mut Step<'_>, sent: &super::requests::Sent) {
+    pub(crate) fn let_bytes_go(&self, step: &mut Step<'_>, sent: &super::asked::Sent) {
         if sent.said {
             let_go(step, &sent.request);
         }
@@ -174,7 +174,12 @@ impl Client {
     /// An answer is not taken in yet, and counts as lost. The server has made the change all the
     /// same, and shows it: if it loses it, it is to make it again as it was.
     pub(crate) fn keep_early_change(&mut self, step: &mut Step<'_>, id: RequestId, reply: &Reply) {
-        let Some(request) = self.requests.get(&id).map(|sent| sent.request.clone()) else {
+        let Some(request) = self
+            .asked
+            .requests
+            .get(&id)
+            .map(|sent| sent.request.clone())
+        else {
             return;
         };
         if request.op.changes() && reply.logged.is_some() && bytes(&request.op) == 0 {
@@ -194,7 +199,7 @@ impl Client {
         let Some(Logged { record, at }) = logged else {
             return let_go(step, request);
         };
-        let boot = self.boot;
+        let boot = self.session.boot;
         let place = Place { boot, record };
         if place <= self.unstable.stable || matches!(request.op, Op::Reserve { .. }) {
             return let_go(step, request);
@@ -282,7 +287,7 @@ impl Client {
     }
 
     fn settle(&mut self, step: &mut Step<'_>, record: u64) {
-        let boot = self.boot;
+        let boot = self.session.boot;
         let stable = Place { boot, record }.max(self.unstable.stable);
         if stable == self.unstable.stable {
             return;
@@ -351,7 +356,7 @@ impl Client {
     }
 
     fn ask_more(&mut self, step: &mut Step<'_>) {
-        while self.state == LinkState::Up {
+        while self.session.state == LinkState::Up {
             let asking = &mut self.unstable.asking;
             let Some(place) = asking.queue.front().copied() else {
                 return;
@@ -412,7 +417,7 @@ impl Client {
             return false;
         };
         self.unstable.asking.owed.remove(&id);
-        let boot = self.boot;
+        let boot = self.session.boot;
         if let Some(kept) = self.unstable.changes.get_mut(&place) {
             self.unstable.asking.bytes -= kept.bytes;
             let refused = matches!(reply.outcome, Outcome::Refused(_));

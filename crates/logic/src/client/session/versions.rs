@@ -22,7 +22,7 @@ impl Client {
         ticket: Ticket,
         op: &Op,
     ) -> bool {
-        let too_new = op.since() > self.version;
+        let too_new = op.since() > self.session.version;
         if too_new {
             self.finish(step, ticket, Done::Refused(Refusal::OlderServer));
         }
@@ -31,8 +31,8 @@ impl Client {
 
     /// The same of a request that was sent before an older program took the server's place.
     pub(crate) fn refuses_as_too_new(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
-        let sent = self.requests.get(&id);
-        let too_new = sent.is_some_and(|sent| sent.request.op.since() > self.version);
+        let sent = self.asked.requests.get(&id);
+        let too_new = sent.is_some_and(|sent| sent.request.op.since() > self.session.version);
         if too_new {
             let refused = Outcome::Refused(Refusal::OlderServer);
             self.on_reply(step, id, refused.into(), 0);

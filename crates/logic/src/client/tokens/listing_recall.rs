@@ -15,9 +15,9 @@ impl Client {
             return;
         }
         let unused = !node.directory && !node.unlinked && !node.hold(0).write;
-        node.listed = unused && node.right == Right::Exclusive;
+        node.writeback.listed = unused && node.token.right == Right::Exclusive;
         self.answer_recall(step, fid, epoch, None);
-        if self.node(fid).listed {
+        if self.node(fid).writeback.listed {
             self.flush(step, fid);
         }
     }
@@ -28,11 +28,11 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if !core::mem::take(&mut node.listed) {
+        if !core::mem::take(&mut node.writeback.listed) {
             return;
         }
-        let changing = node.hold(0).write || node.resizing + node.remote_writes > 0;
-        let held = node.right == Right::Exclusive && node.drain.is_none() && !node.unlinked;
+        let changing = node.hold(0).write || node.pending.resizing + node.pending.remote_writes > 0;
+        let held = node.token.right == Right::Exclusive && node.drain.is_none() && !node.unlinked;
         if held && !changing && !self.owes(fid) {
             self.release(step, fid, Right::Shared);
         }

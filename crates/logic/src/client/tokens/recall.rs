@@ -13,7 +13,7 @@ use crate::client::kernel::uncovered_sizes::UNCOVERED_LOCK_WAIT_NS;
 use crate::client::mutant::Mutant;
 use crate::client::node::{Drain, Phase, Range};
 use crate::client::notices::Invalidate;
-use crate::client::session::requests::Why;
+use crate::client::session::asked::Why;
 use crate::client::{After, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -39,12 +39,12 @@ impl Client {
             return self.on_room_recalled(step, fid, epoch);
         }
         let Some(node) = self.nodes.get_mut(&fid) else {
-            self.floor = self.floor.max(epoch);
-            self.recalled = self.last_request;
+            self.forgotten.floor = self.forgotten.floor.max(epoch);
+            self.forgotten.recalled = self.asked.last_request;
             return self.answer_unknown(step, fid, epoch);
         };
-        node.void = node.void.max(epoch);
-        node.private = false;
+        node.token.void = node.token.void.max(epoch);
+        node.untold.private = false;
         if !matches!(what, What::Attr | What::Listed) {
             self.bar_walks(step.now, fid);
         }
@@ -61,9 +61,9 @@ impl Client {
     pub(crate) fn answer_unknown(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let stamp = self.stamp();
         let making = |sent: &crate::client::Sent| sent.request.op.makes_open();
-        let made: Vec<wire::Access> = self.requests.values().filter_map(making).collect();
+        let made: Vec<wire::Access> = self.asked.requests.values().filter_map(making).collect();
         if !made.is_empty() {
-            self.guessed.insert(fid);
+            self.asked.guessed.insert(fid);
         }
         let hold = Hold {
             open: !made.is_empty(),
@@ -84,10 +84,10 @@ impl Client {
     /// No file is being made and opened any more: guesses about such files are put right.
     pub(crate) fn settle_guesses(&mut self, step: &mut Step<'_>) {
         let making = |sent: &crate::client::Sent| sent.request.op.makes_open().is_some();
-        if self.guessed.is_empty() || self.requests.values().any(making) {
+        if self.asked.guessed.is_empty() || self.asked.requests.values().any(making) {
             return;
         }
-        for fid in core::mem::take(&mut self.guessed) {
+        for fid in core::mem::take(&mut self.asked.guessed) {
             self.say_opens(step, fid);
         }
     }
@@ -100,7 +100,7 @@ impl Client {
         attr: Option<Attr>,
     ) {
         let stamp = self.stamp();
-        let right = self.node(fid).right;
+        let right = self.node(fid).token.right;
         self.say_returned(step, (fid, epoch), stamp, (right, attr));
     }
 
@@ -114,11 +114,11 @@ impl Client {
     ) {
         let notes_loss = self.options.mutant != Some(Mutant::KeepsOvertakenBlocks);
         let node = self.node(fid);
-        let (upto, hold) = (node.seen.max(epoch), node.hold(stamp));
+        let (upto, hold) = (node.token.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
-        node.void = node.void.max(upto + 1);
+        node.token.void = node.token.void.max(upto + 1);
         if right < Right::Shared && notes_loss {
-            node.unshared = node.void;
+            node.token.unshared = node.token.void;
         }
         let returned = Returned {
             fid,
@@ -155,12 +155,13 @@ impl Client {
             return self.ship(step);
         }
         let node = self.node(fid);
-        let unused = !node.hold(0).write && node.resizing == 0 && node.remote_writes == 0;
-        if node.right == Right::Exclusive && clean && unused {
-            node.right = Right::Shared;
+        let unused =
+            !node.hold(0).write && node.pending.resizing == 0 && node.pending.remote_writes == 0;
+        if node.token.right == Right::Exclusive && clean && unused {
+            node.token.right = Right::Shared;
         }
         let attr = node.own().cloned();
-        if node.right == Right::Exclusive && attr.is_none() {
+        if node.token.right == Right::Exclusive && attr.is_none() {
             // Own changes are on their way: the server knows better once they have arrived. (Some
             // may have arrived already, and only their answers been lost with the connection.)
             return self.give_back(step, fid, epoch, Right::None);
@@ -169,7 +170,7 @@ impl Client {
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
-        let (last, loose) = (self.last_request, self.has_uncovered(step.now, fid));
+        let (last, loose) = (self.asked.last_request, self.has_uncovered(step.now, fid));
         let node = self.node(fid);
         let epoch = epoch.max(node.tell.take().unwrap_or(0));
         // Open for writing here and wanted elsewhere: the file is write-shared from now on.
@@ -189,13 +190,13 @@ impl Client {
         // Answers that the kernel was given without a right are taken back too, as long as they may
         // be on their way there.
         let loose = keep == Right::None && loose;
-        if node.right <= keep && !loose {
+        if node.token.right <= keep && !loose {
             if keep == Right::None {
-                node.recalled = last;
+                node.marks.recalled = last;
             }
             return self.answer_kept(step, (fid, epoch), keep);
         }
-        let most = match node.right {
+        let most = match node.token.right {
             Right::None => UNCOVERED_LOCK_WAIT_NS,
             _ => SETTLE_MAX_NS,
         };
@@ -205,7 +206,7 @@ impl Client {
             epoch,
             keep,
             until,
-            loose: node.right == Right::None,
+            loose: node.token.right == Right::None,
             locked: false,
             phase,
             again: Vec::new(),
@@ -219,7 +220,7 @@ impl Client {
     /// an answer that tells of one may be on its way: if they may be kept, they are.
     fn answer_kept(&mut self, step: &mut Step<'_>, (fid, epoch): (Fid, Epoch), keep: Right) {
         let stamp = self.stamp();
-        let right = self.node(fid).right;
+        let right = self.node(fid).token.right;
         let said = if keep == Right::Transient {
             keep
         } else {
@@ -265,14 +266,14 @@ impl Client {
             }
             Phase::Dropping(..) => {}
             Phase::Flushing => {
-                let (sending, stranded) = (node.sending, node.stranded);
+                let (sending, stranded) = (node.writeback.sending, node.stranded);
                 // Nobody waits for stranded blocks: others may have to let them be set aside.
                 let dirty = !stranded
                     && self
                         .cache
                         .blocks(fid, 0)
                         .any(|(_, _, s)| crate::client::is_dirty(s));
-                let told = node.delegated == 0 || !self.owes(fid);
+                let told = node.untold.delegated == 0 || !self.owes(fid);
                 if skip != 2 && (dirty || sending || !told) {
                     return;
                 }
@@ -364,12 +365,12 @@ impl Client {
 
     /// Nothing that is known of it is right for longer.
     pub(crate) fn void(&mut self, fid: Fid) {
-        let last = self.last_request;
+        let last = self.asked.last_request;
         let node = self.node(fid);
         node.attr = None;
-        node.recalled = last;
+        node.marks.recalled = last;
         node.kernel.is_void();
-        node.names.clear();
+        node.dir.names.clear();
         node.not_whole();
         node.renew_listing();
     }
@@ -380,7 +381,7 @@ impl Client {
         let Some(drain) = node.drain.take() else {
             return;
         };
-        node.right = node.right.min(drain.keep);
+        node.token.right = node.token.right.min(drain.keep);
         if drain.keep < Right::Shared {
             self.void(fid);
         }
@@ -432,7 +433,11 @@ impl Client {
     /// Reads for pages that have asked for the file's token, and can do without: programs may store
     /// into no page of it any more, or the kernel has some that are being dropped.
     fn frees_claiming(&self, fid: Fid) -> Vec<Ticket> {
-        let Some(node) = self.nodes.get(&fid).filter(|node| node.claiming > 0) else {
+        let Some(node) = self
+            .nodes
+            .get(&fid)
+            .filter(|node| node.pending.claiming > 0)
+        else {
             return Vec::new();
         };
         let Some(drain) = node.drain.as_ref() else {
@@ -441,10 +446,14 @@ impl Client {
         if self.withholds_pages(fid) && !node.kernel.has_pages() {
             return Vec::new();
         }
-        let claims = self.requests.values().filter_map(|sent| match sent.why {
-            Why::Call(ticket) if sent.request.op == (Op::Claim { fid }) => Some(ticket),
-            _ => None,
-        });
+        let claims = self
+            .asked
+            .requests
+            .values()
+            .filter_map(|sent| match sent.why {
+                Why::Call(ticket) if sent.request.op == (Op::Claim { fid }) => Some(ticket),
+                _ => None,
+            });
         let held_up = |ticket: &Ticket| node.kernel.reads(*ticket) && !drain.freed.contains(ticket);
         claims.filter(held_up).collect()
     }
@@ -466,7 +475,7 @@ impl Client {
 /// When the kernel has taken in the answers about attributes that it was given, as far as can be
 /// known: a read that asked for the end of the file must not find its answer thrown away.
 fn settled(node: &crate::client::node::Node, until: Time) -> Time {
-    let asked = if node.asking > 0 {
+    let asked = if node.pending.asking > 0 {
         until
     } else {
         until.min(node.kernel.attr_told_at() + SETTLE_NS)

@@ -124,26 +124,29 @@ impl Client {
     }
 
     fn forget_names(&mut self) {
-        let named = self.nodes.iter().filter(|(_, node)| !node.names.is_empty());
+        let named = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| !node.dir.names.is_empty());
         let dirs: Vec<Fid> = named.map(|(dir, _)| *dir).collect();
         let mut left = 0;
         for dir in dirs {
-            let mut names = core::mem::take(&mut self.node(dir).names);
+            let mut names = core::mem::take(&mut self.node(dir).dir.names);
             let here = |named: &Named| self.nodes.contains_key(&named.fid);
             let known = |named: &Option<Named>| named.as_ref().is_none_or(here);
-            let whole = self.nodes.get(&dir).is_some_and(|node| node.whole);
+            let whole = self.nodes.get(&dir).is_some_and(|node| node.dir.whole);
             let whole = whole && names.values().all(known);
             names.retain(|_, named| named.as_ref().is_some_and(here));
             left += names.len();
             let node = self.node(dir);
-            let last = node.last.filter(|_| whole);
+            let last = node.dir.last.filter(|_| whole);
             node.not_whole();
-            (node.names, node.whole, node.last) = (names, whole, last);
+            (node.dir.names, node.dir.whole, node.dir.last) = (names, whole, last);
         }
         if left > self.options.objects / 2 * 3 {
             // Many names of the same objects.
             for node in self.nodes.values_mut() {
-                node.names.clear();
+                node.dir.names.clear();
                 node.not_whole();
             }
             left = 0;

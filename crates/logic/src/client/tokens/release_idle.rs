@@ -51,7 +51,7 @@ impl Client {
         }
         // The kernel may have been told names without a right that is known here: the server must
         // go on to tell of their changes.
-        let right = node.right.max(Right::Transient);
+        let right = node.token.right.max(Right::Transient);
         self.say_returned(step, (dir, epoch), stamp, (right, None));
         if self.idle_releases.contains_key(&dir) || !self.is_unused(step.now, dir) {
             return;
@@ -72,11 +72,21 @@ impl Client {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
         };
-        let calls = || self.calls.values().any(|running| uses(&running.call, dir));
-        let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
+        let calls = || {
+            self.callers
+                .calls
+                .values()
+                .any(|running| uses(&running.call, dir))
+        };
+        let still = node.quiet() && node.drain.is_none() && node.untold.delegated == 0;
         let young = now < told(node) + self.options.still_ns;
         let listed = node.kernel.dentries().is_complete();
-        node.directory && node.right < Right::Exclusive && still && listed && !young && !calls()
+        node.directory
+            && node.token.right < Right::Exclusive
+            && still
+            && listed
+            && !young
+            && !calls()
     }
 
     /// A call has come: directories that it uses are in use.
@@ -120,7 +130,7 @@ impl Client {
         // The server may count this client as a holder although it has no token, when its kernel
         // knows the directory.
         let node = self.node(dir);
-        node.right = node.right.max(Right::Transient);
+        node.token.right = node.token.right.max(Right::Transient);
         self.release(step, dir, Right::None);
         self.retire(step, dir);
     }

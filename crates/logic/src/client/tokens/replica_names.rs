@@ -22,7 +22,7 @@ impl Client {
         let what = self.whole(fid, now);
         match (&what, self.nodes.get(&fid)) {
             (Invalidate::Names { dir }, Some(node))
-                if !self.rights.write && node.kernel.dentries().is_complete() =>
+                if !self.session.rights.write && node.kernel.dentries().is_complete() =>
             {
                 let names = node.kernel.dentries().names();
                 Invalidate::Expire { dir: *dir, names }
