@@ -416,6 +416,18 @@ impl Client {
         used.map(|of| of.used_at + IDLE_NS).min()
     }
 
+    /// Room that is spent is not claimed of a restarted server, which would believe that this
+    /// client has as much as a client may have.
+    pub(crate) fn claim_no_spent_room(&mut self) {
+        let spent = self.rooms.volumes.iter();
+        let spent = spent.filter(|(_, of)| of.held == Room::NONE);
+        for (volume, _) in spent {
+            if let Some(node) = self.nodes.get_mut(&Fid::room(*volume)) {
+                node.token.right = Right::None;
+            }
+        }
+    }
+
     /// The server does not know how much this client has.
     pub(crate) fn state_rooms(&mut self, step: &mut Step<'_>) {
         let known = |(_, of): &(&u32, &VolumeRoom)| of.held != Room::NONE && !of.asked;

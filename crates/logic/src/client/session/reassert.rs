@@ -46,6 +46,9 @@ impl Client {
             // The restarted server counts what is reasserted as granted at its start.
             node.token.seen = node.token.seen.max(boot.unwrap_or(0));
         }
+        if boot.is_some() {
+            self.claim_no_spent_room();
+        }
         let holding = |fid: Fid, node: &crate::client::Node| Holding {
             fid,
             // Which names of a directory the kernel has in hand is not known here.
