@@ -22,6 +22,7 @@ mod leading;
 mod lost;
 mod memory;
 mod peers;
+pub mod priority;
 mod state;
 mod trim;
 

@@ -35,8 +35,6 @@ const OBJECTS_MOST: u64 = 435_200;
 const BLIND: u64 = 256 << 20;
 /// Free pages that stay, so that the next blocks need no call: 256 KiB.
 const KEPT: usize = 64;
-/// The nice value of the thread that looks.
-const NICE: i32 = -20;
 
 /// Most changed blocks: 256 MiB. They cannot be given up before they are written back.
 pub(crate) const DIRTY: u32 = 65_536;
@@ -86,7 +84,9 @@ impl Watch {
 }
 
 fn look(core: &Weak<Core>, bounds: Bounds, stopped: &OwnedFd) {
-    go_before_others();
+    // A program that takes memory does not wait for a processor either, and when it has taken all
+    // of it the kernel ends somebody.
+    crate::priority::go_before_others();
     let mut governor = Governor::new(bounds);
     let mut sight = Sight::default();
     let mut stalls = Stalls::start(sight.groups());
@@ -115,15 +115,6 @@ fn look(core: &Weak<Core>, bounds: Bounds, stopped: &OwnedFd) {
         if wait(&mut stalls, stopped, left) {
             return;
         }
-    }
-}
-
-/// The calling thread goes before others: a program that takes memory does not wait for a processor
-/// either, and when it has taken all of it the kernel ends somebody. Where it may not, the thread
-/// takes its turn.
-fn go_before_others() {
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "the thread that gives memory back has the usual priority");
     }
 }
 

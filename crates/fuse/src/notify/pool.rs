@@ -112,7 +112,7 @@ fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
         // A lane may have started it.
         idle_policy::be_ordinary();
         if work.eager {
-            realtime::be_first();
+            client::priority::go_before_others();
         }
         work.run();
     };

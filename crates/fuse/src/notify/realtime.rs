@@ -22,7 +22,7 @@ pub(super) fn be_eager() {
 }
 
 /// An eager thread's next work may take long: it is an ordinary one until it is eager again, but
-/// goes before others ([`NICE`]), as what it has to tell is waited for.
+/// goes before others ([`client::priority`]), as what it has to tell is waited for.
 pub(super) fn be_calm() {
     if !EAGER.take() {
         return;
@@ -32,15 +32,6 @@ pub(super) fn be_calm() {
         tracing::warn!(%error, "a thread keeps the policy SCHED_FIFO");
     }
 }
-
-/// The calling thread goes before others.
-pub(super) fn be_first() {
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        debug!(%error, "a thread that drops names has the usual priority");
-    }
-}
-
-const NICE: i32 = -20;
 
 thread_local! {
     static EAGER: Cell<bool> = const { Cell::new(false) };
