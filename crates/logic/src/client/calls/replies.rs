@@ -15,7 +15,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Access, Attr, Fid, Grant, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
+use wire::{Access, Attr, Fid, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
 
 impl Client {
     /// A reply is taken in, at its turn.
@@ -242,25 +242,6 @@ impl Client {
                 self.on_names(step, (ticket, id), op, (outcome, granted, bytes));
             }
         }
-    }
-
-    /// Takes over a grant, if it counts.
-    pub(crate) fn accept(&mut self, grant: Grant) -> bool {
-        let trusting = self.options.mutant == Some(Mutant::IgnoresEpochs);
-        let node = self.node(grant.fid);
-        node.token.seen = node.token.seen.max(grant.epoch);
-        if (grant.epoch < node.token.void || node.drain.is_some()) && !trusting {
-            return false;
-        }
-        if node.token.right < Right::Shared && grant.right >= Right::Shared {
-            node.attr = None;
-            node.forget_xattrs();
-        }
-        node.token.right = node.token.right.max(grant.right);
-        // An answer that a later one has overtaken vouches for nothing.
-        let latest = grant.epoch > node.token.grant || trusting;
-        node.token.grant = node.token.grant.max(grant.epoch);
-        latest
     }
 
     /// Keeps attributes that a grant vouches for. Blocks of another version go.

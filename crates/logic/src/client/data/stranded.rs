@@ -216,7 +216,7 @@ impl Client {
             .iter()
             .any(|grant| grant.fid == fid && grant.bare);
         for grant in &reply.grants {
-            if self.accept(*grant) {
+            if self.accept_claimed(*grant) {
                 exclusive |= grant.right == Right::Exclusive;
                 granted.push(grant.fid);
             }

@@ -1,5 +1,6 @@
-//! Tokens: how they are recalled, and given back without a recall.
+//! Tokens: how they are taken over and recalled, and given back without a recall.
 
+mod grants;
 mod listing_recall;
 pub(super) mod recall;
 pub(super) mod reclaim;
