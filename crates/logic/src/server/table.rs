@@ -348,6 +348,8 @@ pub(crate) struct Session {
     pub(crate) waited: BTreeMap<RequestId, Waited>,
     /// Requests that are being done.
     pub(crate) running: BTreeSet<RequestId>,
+    /// Requests to be put back that are not here yet; see `wound_wait`.
+    pub(crate) put_back: BTreeSet<RequestId>,
     /// Changes not confirmed yet, and where they are entered; and when that was asked.
     pub(crate) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
     pub(crate) confirm_asked: BTreeMap<RequestId, Asked>,

@@ -103,7 +103,12 @@ impl Server {
             // Not even until a restarted server serves again.
             return self.on_stop_waiting(step, (id, request.id), waits);
         }
+        let number = request.id;
+        let put_back = session.put_back.remove(&number);
         self.begin(step, id, request, bulk);
+        if put_back {
+            self.on_put_back(step, id, number);
+        }
     }
 
     /// All requests below this one have been answered to their callers.
@@ -117,6 +122,7 @@ impl Server {
         session.acked = acked;
         session.lock_answers = session.lock_answers.split_off(&acked);
         session.unanswered = session.unanswered.split_off(&acked);
+        session.put_back = session.put_back.split_off(&acked);
         let later = session.answers.split_off(&acked);
         if !core::mem::replace(&mut session.answers, later).is_empty() {
             step.disk.forget_answers(id, acked);

@@ -11,17 +11,30 @@ use crate::server::table::{File, Waiting};
 use crate::server::{Server, Step};
 use wire::{Refusal, RequestId, SessionId};
 
+/// Most requests of a client that are not here yet and to be put back: as many threads of it may
+/// change names at once.
+const EARLY_MAX: usize = 64;
+
 impl Server {
     /// A client cannot answer a recall while this request of its own is not answered. A request
-    /// that is done, or not here yet, is left as it is.
+    /// that is done is left as it is; one that is not here yet, as this has overtaken it, is put
+    /// back when it comes: its client waits for that in vain otherwise.
     pub(crate) fn on_put_back(
         &mut self,
         step: &mut Step<'_>,
         session: SessionId,
         request: RequestId,
     ) {
-        let state = self.sessions.get(&session);
-        if !state.is_some_and(|state| state.running.contains(&request)) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if !state.running.contains(&request) {
+            if request >= state.acked && !state.answers.contains_key(&request) {
+                state.put_back.insert(request);
+            }
+            if state.put_back.len() > EARLY_MAX {
+                state.put_back.pop_first();
+            }
             return;
         }
         let own = |other: &Waiting| (other.session, other.request.id) == (session, request);
