@@ -13,7 +13,8 @@ use wire::{Fid, Name, Op, Right, Time, What};
 
 /// Of the lease, the part that a request is put off at most...
 const LEASE_PART: Time = 8;
-/// ...and the part after which a rename goes before look-ups of its names.
+/// ...and the part after which a request is overdue: it goes before later changes of what it shows,
+/// and a rename before look-ups of its names.
 const OVERDUE_PART: Time = 16;
 
 impl Server {
@@ -21,6 +22,7 @@ impl Server {
     pub(crate) fn put_off(&self, step: &Step<'_>, waiting: &Waiting, plan: &Plan) -> bool {
         waiting.patient_until.is_none_or(|until| step.now < until)
             && (self.outruns(waiting, plan)
+                || self.waits_for_overdue(step.now, waiting, plan)
                 || self.waits_for_change(step.disk, waiting, plan)
                 || self.waits_for_rename(step, waiting)
                 || self.waits_for_snapshot(waiting, plan))
@@ -65,6 +67,42 @@ impl Server {
                         .is_some_and(|asked| asked.whole || view.shows(change.name.as_ref()))
             })
         })
+    }
+
+    /// Is it a change of what an earlier request shows that has waited for long? That waits until
+    /// all changes are confirmed, and where programs of several machines change the object in
+    /// turns there is always one that is not. (Not so if one client has not answered for long: that
+    /// is what it waits for then.)
+    fn waits_for_overdue(&self, now: Time, waiting: &Waiting, plan: &Plan) -> bool {
+        if !waiting.request.op.changes() {
+            return false;
+        }
+        plan.views.iter().any(|(fid, _)| {
+            let queue = self.files.get(fid).and_then(|file| file.queue.as_ref());
+            let whole = queue.into_iter().flat_map(|queue| &queue.whole);
+            let earlier = whole.take_while(|seq| **seq < waiting.seq);
+            let mut earlier = earlier.filter_map(|seq| self.waiting.get(seq));
+            earlier.any(|other| {
+                let starves = self.is_overdue(now, other) && !self.is_held_up(now, other);
+                starves && other.session != waiting.session
+            })
+        })
+    }
+
+    /// Does it wait for a client that has not answered for long?
+    fn is_held_up(&self, now: Time, waiting: &Waiting) -> bool {
+        let late = |since: Time| now > since + self.options.lease_ns / LEASE_PART;
+        let unconfirmed = self.unconfirmed(waiting.session, &waiting.plan).into_iter();
+        let mut asked = unconfirmed.filter_map(|confirm| {
+            let state = self.sessions.get(&confirm.session)?;
+            state.confirm_asked.get(&confirm.request)
+        });
+        waiting.asked.values().any(|since| late(*since)) || asked.any(|asked| late(asked.since))
+    }
+
+    fn is_overdue(&self, now: Time, waiting: &Waiting) -> bool {
+        let overdue_ns = self.options.lease_ns / OVERDUE_PART;
+        waiting.since.is_some_and(|since| now > since + overdue_ns)
     }
 
     /// Does it show something of a file that an earlier request is about to change, or read what it
@@ -141,10 +179,7 @@ impl Server {
             }
             _ => false,
         };
-        let overdue_ns = self.options.lease_ns / OVERDUE_PART;
-        let overdue = rename
-            .since
-            .is_some_and(|since| step.now > since + overdue_ns);
+        let overdue = self.is_overdue(step.now, rename);
         self.plan(step.disk, rename).is_ok_and(|plan| {
             let (needs, confirms) = self.needs(rename, &plan);
             let others = |need: &Need| need.session != waiting.session;
