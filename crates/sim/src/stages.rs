@@ -54,10 +54,12 @@ impl World {
         }
         let undisturbed = !self.plan.costs().late;
         let longest_ns = self.history.longest_ns.get();
-        if undisturbed && longest_ns > self.prompt_ns() {
+        let most_ns = self.prompt_ns();
+        if undisturbed && longest_ns > most_ns {
             self.fail(wrong!(
-                "a call took {} ms, and nothing was lost",
-                longest_ns / MS
+                "a call took {} ms, in place of {} at most, and nothing was lost",
+                longest_ns / MS,
+                most_ns / MS
             ));
         }
         self.last_look()?;
