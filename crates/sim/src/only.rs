@@ -105,6 +105,14 @@ impl Only {
         }
     }
 
+    /// The whole world, where all that is drawn while it runs is drawn differently.
+    pub fn salt(salt: u32) -> Self {
+        Self {
+            salt,
+            ..Self::default()
+        }
+    }
+
     fn faultless() -> Self {
         let none = || Some(Numbers::new());
         Self {

@@ -165,9 +165,8 @@ fn worlds_like_those_that_failed_once_show_nothing_wrong() {
         .into_iter()
         .flat_map(|seed| (1..=SALTS).map(move |salt| (seed, salt)));
     for (seed, salt) in others.chain(FAILED_WITH_SALT) {
-        let only: Only = format!("salt={salt}").parse().unwrap();
         let options = RunOptions {
-            only,
+            only: Only::salt(salt),
             ..RunOptions::default()
         };
         if let Err(failure) = run_seed(seed, &options) {

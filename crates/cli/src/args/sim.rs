@@ -18,6 +18,8 @@ pub(crate) enum SimSize {
 Examples:
   ariel sim --count 1000        a thousand worlds, on all cores
   ariel sim --forever           worlds from a random seed on, until Ctrl-C
+  ariel sim --like 7,9 --count 1000
+                                a thousand worlds like that of seed 7, and as many like that of 9
   ariel sim --mutants           a test of the judge: which planted faults does it find?
   ariel sim --seed 7 --trace    one world, told step by step; always the same
   ariel sim --seed 7 --shrink   the smallest part of a world that fails as the whole does,
@@ -34,6 +36,11 @@ pub(crate) struct SimArgs {
     /// How many seeds [default: 1 with --seed, 100 without]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+    /// Worlds like those of these seeds, --count of each: other random numbers for what is drawn
+    /// while they run. A fault that is rare in all worlds is less so in those like one that failed
+    #[arg(long, value_name = "SEED,...", value_delimiter = ',',
+        conflicts_with_all = ["seed", "forever", "trace", "mutants"])]
+    pub(crate) like: Vec<u64>,
     /// Seed after seed until SIGINT or SIGTERM
     #[arg(long, conflicts_with_all = ["count", "trace"])]
     pub(crate) forever: bool,
