@@ -227,7 +227,6 @@ impl World {
         if let Err(what) = disk.check() {
             self.fail(wrong!("the disk is damaged: {what}"));
         }
-        disk.applied.retain(|change| !change.undone);
         let mut left = Left::default();
         for (fid, attr) in disk.files() {
             match attr.kind {
@@ -246,9 +245,13 @@ impl World {
         let snapshots = snapshots.map(|one| ((one.begin, one.end), one.left(&mut disk)));
         let snapshots: Vec<_> = snapshots.collect();
         let told = self.told.borrow();
+        let applied = std::mem::take(&mut disk.applied);
+        let (undone, applied): (Vec<_>, Vec<_>) =
+            applied.into_iter().partition(|change| change.undone);
         let case = Case {
             history: &self.history,
-            applied: &disk.applied,
+            applied: &applied,
+            undone: &undone,
             restored: &disk.restored,
             powerless: disk.powerless,
             sessions: &self.sessions.borrow(),

@@ -267,6 +267,7 @@ mod tests {
         let case = Case {
             history,
             applied: &[],
+            undone: &[],
             restored: &[],
             powerless: false,
             sessions: &sessions,

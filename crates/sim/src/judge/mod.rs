@@ -56,6 +56,8 @@ pub(crate) struct Left {
 pub(crate) struct Case<'a> {
     pub(crate) history: &'a History,
     pub(crate) applied: &'a [Applied],
+    /// Changes that a power failure has undone, and nobody has made again: they were shown before.
+    pub(crate) undone: &'a [Applied],
     /// The volume's state after each power failure.
     pub(crate) restored: &'a [Restored],
     /// The server's machine has lost its power alone, and the undone changes have been made again.
@@ -173,7 +175,7 @@ fn applied_once(applied: &[Applied]) -> Result<(), Wrong> {
 
 /// Files begin as they were made.
 fn made(case: &Case<'_>, values: &mut Values) {
-    for applied in case.applied {
+    for applied in case.undone.iter().chain(case.applied) {
         if let (Op::MakeNameless { mode, .. }, Outcome::Entry(entry)) =
             (&applied.op, &applied.outcome)
         {

@@ -131,6 +131,34 @@ impl<'a> Records<'a> {
         Some(found)
     }
 
+    /// The record of a change, told late or not.
+    fn find_any(&mut self, change: &Change, exact: bool) -> Option<usize> {
+        let found = self.find(change, |applied| is_record(change, applied, exact));
+        let found = match (found, change.fate) {
+            (None, Fate::Done) => self.find_late(change),
+            (found, _) => found,
+        }?;
+        self.note_absence(change, found);
+        Some(found)
+    }
+
+    /// The record of a change that a power failure undid, and that its machine did not ask for
+    /// again, as it was lost as well: its names became what they had been.
+    fn find_undone(&mut self, change: &Change, exact: bool) -> Option<&'a Applied> {
+        let lost = self.lost_at(change)?;
+        let case = self.case;
+        let record = case.undone.iter().find(|applied| {
+            let session = applied.origin.map_or(0, |origin| origin.session);
+            let own = case.sessions.get(&session) == Some(&change.host);
+            own && applied.moment > change.begin && is_record(change, applied, exact)
+        })?;
+        for (dir, name) in names_of(&change.effect) {
+            let name = (change.host, lost, dir, name);
+            self.hurt.entry(name).or_default();
+        }
+        Some(record)
+    }
+
     /// When its machine was lost next, if it was.
     fn lost_at(&self, change: &Change) -> Option<u64> {
         let losses = self.case.history.losses.borrow();
@@ -325,6 +353,18 @@ fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
     })
 }
 
+/// The names that a change is about.
+fn names_of(effect: &Effect) -> Vec<(Fid, Name)> {
+    match effect {
+        Effect::Make { dir, name, .. }
+        | Effect::Link { dir, name, .. }
+        | Effect::Remove { dir, name, .. } => vec![(*dir, name.clone())],
+        Effect::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+        Effect::Exchange { names } => names.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
 /// Does this record say that this change was made? `exact`: of the very object that the kernel
 /// knew.
 fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
@@ -392,23 +432,18 @@ pub(super) fn change(
 ) -> Result<(), Wrong> {
     let when = (change.begin, change.end, change.host);
     let exact = records.is_unmade(change);
-    let found = records.find(change, |applied| is_record(change, applied, exact));
-    let found = match (found, change.fate) {
-        (None, Fate::Done) => records.find_late(change),
-        (found, _) => found,
+    let found = records.find_any(change, exact);
+    let record = match (found, change.fate) {
+        (Some(found), _) => &records.case.applied[found],
+        (None, Fate::Done) => return records.unrecorded(change, values),
+        // Nobody was answered, and others may have seen it.
+        (None, _) => match records.find_undone(change, exact) {
+            Some(record) => record,
+            None => return Ok(()),
+        },
     };
-    if let Some(found) = found {
-        records.note_absence(change, found);
-    }
-    let Some(found) = found else {
-        return match change.fate {
-            Fate::Done => records.unrecorded(change, values),
-            _ => Ok(()),
-        };
-    };
-    let record = &records.case.applied[found];
     // Before another machine gave the object that it moves the other name.
-    let told_late = records.late.contains_key(&found);
+    let told_late = found.is_some_and(|found| records.late.contains_key(&found));
     let mut add = |dir: Fid, name: &Name, act| {
         values.add(Value::Name(dir, name.clone()), when, act);
     };
