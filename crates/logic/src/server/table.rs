@@ -57,6 +57,9 @@ pub(crate) struct Holder {
     pub(crate) told: u64,
     /// The most that the disk believes it may hold: see `held`.
     pub(crate) noted: Right,
+    /// It may keep something that was made of lost changes, and is asked to keep no more than this:
+    /// see `take_all_back`.
+    pub(crate) doubted: Option<Right>,
     pub(crate) asks: Vec<Ask>,
     /// The last answer that granted it something and had the file's bytes beside it: on which
     /// connection it left, and to which request.
@@ -74,6 +77,7 @@ impl Default for Holder {
             known: true,
             told: 0,
             noted: Right::None,
+            doubted: None,
             asks: Vec::new(),
             bytes: None,
         }

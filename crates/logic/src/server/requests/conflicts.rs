@@ -101,6 +101,21 @@ impl Server {
             self.need_right(waiting, (fid, Right::Shared), Spares::Own, (only, needs));
         }
         self.need_gathered(plan, (only, needs));
+        if self.grace.lost_changes() {
+            self.need_doubted(waiting, plan, (only, needs));
+        }
+    }
+
+    /// Others are to give up what may have been made of lost changes.
+    fn need_doubted(&self, waiting: &Waiting, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
+        for fid in plan.fids() {
+            let others = self.holders(fid, only);
+            let doubted = others.filter(|(session, _)| *session != waiting.session);
+            needs.extend(doubted.filter_map(|(session, holder)| {
+                let what = What::Keep(holder.doubted?);
+                Some(Need { session, fid, what })
+            }));
+        }
     }
 
     /// The holders of an object, or one of them.

@@ -282,8 +282,9 @@ impl Server {
     }
 
     /// A machine was lost together with the power, and with it changes that others may have seen:
-    /// nobody keeps anything that may have been made of them. Of a directory a kernel may have a
-    /// name in hand: whoever changes one later asks for that.
+    /// nobody keeps anything that may have been made of them, and nobody else is shown an object
+    /// before its holders have given it up. Of a directory a kernel may have a name in hand:
+    /// whoever changes one later asks for that.
     pub(crate) fn take_all_back(&mut self, step: &mut Step<'_>) {
         let mut held = Vec::new();
         for (fid, file) in &self.files {
@@ -296,6 +297,9 @@ impl Server {
             held.extend(holding.map(|(session, holder)| (*session, *fid, holder.epoch, kept)));
         }
         for (session, fid, epoch, kept) in held {
+            if let Some(file) = self.files.get_mut(&fid) {
+                file.holders.of(session).doubted = Some(kept);
+            }
             let what = What::Keep(kept);
             let need = Need { session, fid, what };
             self.ask(step, need, (epoch, step.now), None);

@@ -66,6 +66,11 @@ pub(crate) struct Grace {
 }
 
 impl Grace {
+    /// Was a machine lost together with the power, and with it changes that others may have seen?
+    pub(crate) fn lost_changes(&self) -> bool {
+        self.lost
+    }
+
     /// It begins now; without anybody to wait for the first input ends it.
     pub(crate) fn new(now: Time, grace_ns: Time, known: &[SessionId]) -> Self {
         let grace_ns = if known.is_empty() { 0 } else { grace_ns };

@@ -395,4 +395,5 @@ fn lower(holder: &mut Holder, upto: Epoch, right: Right, hold: Hold) {
         // Its grants since then were Shared at most.
         holder.right = holder.right.min(right.max(Right::Shared));
     }
+    holder.doubted = holder.doubted.filter(|most| holder.right > *most);
 }
