@@ -90,15 +90,18 @@ const FAILED_ONCE: [u64; 76] = [
     163_303_897,
 ];
 
-/// The same of worlds in which what is drawn while they run is drawn differently: seed and salt.
-const FAILED_WITH_SALT: [(u64, u32); 7] = [
-    (60_005_243, 145),
-    (123_793_279, 130),
-    (123_793_279, 145),
-    (123_793_279, 151),
-    (149_476_047, 24),
-    (149_476_047, 548),
-    (149_742_233, 532),
+/// The same of worlds in which all that is drawn while they run is drawn differently, or in which
+/// something else fails besides: as `ariel sim --seed N --only PART` has it.
+const FAILED_IN_PART: [(u64, &str); 9] = [
+    (60_005_243, "salt=145"),
+    (122_190_371, "also=kill:45"),
+    (123_793_279, "salt=130"),
+    (123_793_279, "salt=145"),
+    (123_793_279, "salt=151"),
+    (149_476_047, "salt=24"),
+    (149_476_047, "salt=548"),
+    (149_742_233, "salt=532"),
+    (157_127_462, "also=vanish:69"),
 ];
 /// As often each world that failed once runs with other draws.
 const SALTS: u32 = 2;
@@ -163,14 +166,16 @@ fn worlds_that_failed_once_show_nothing_wrong() {
 fn worlds_like_those_that_failed_once_show_nothing_wrong() {
     let others = FAILED_ONCE
         .into_iter()
-        .flat_map(|seed| (1..=SALTS).map(move |salt| (seed, salt)));
-    for (seed, salt) in others.chain(FAILED_WITH_SALT) {
+        .flat_map(|seed| (1..=SALTS).map(move |salt| (seed, Only::salt(salt))));
+    let parts = FAILED_IN_PART.map(|(seed, part)| (seed, part.parse().unwrap()));
+    for (seed, only) in others.chain(parts) {
+        let part = only.to_string();
         let options = RunOptions {
-            only: Only::salt(salt),
+            only,
             ..RunOptions::default()
         };
         if let Err(failure) = run_seed(seed, &options) {
-            panic!("seed {seed} --only salt={salt}: {}", failure.what);
+            panic!("seed {seed} --only {part}: {}", failure.what);
         }
     }
 }
