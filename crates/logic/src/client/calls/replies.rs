@@ -223,7 +223,9 @@ impl Client {
                 let attr = (attr, granted.contains(to));
                 self.on_edited(step, (ticket, *to), attr, Done::Written { len });
             }
-            (_, Outcome::Position(at)) => self.finish(step, ticket, Done::Position(at)),
+            (Op::Find { fid, .. }, Outcome::Position(at)) => {
+                self.finish_shown(step, (ticket, *fid), Done::Position(at));
+            }
             (Op::ReadLink { .. }, Outcome::Target(bytes)) | (_, Outcome::Value(bytes)) => {
                 self.finish(step, ticket, Done::Bytes(bytes));
             }

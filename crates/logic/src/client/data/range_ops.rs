@@ -8,7 +8,8 @@
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::mutant::Mutant;
-use crate::client::{Client, Step, is_dirty};
+use crate::client::notices::Invalidate;
+use crate::client::{After, Client, Step, is_dirty};
 use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Fid, Op, Right, Time};
 
@@ -111,6 +112,25 @@ impl Client {
         node.attr = None;
     }
 
+    /// Ends a copy or a search, which has shown the file as the server has it, when the kernel has
+    /// dropped an older size of it. Else a read through the kernel would end where it did before.
+    pub(crate) fn finish_shown(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        done: Done,
+    ) {
+        if !self.is_disowned(fid, false) {
+            return self.finish(step, ticket, done);
+        }
+        let what = Invalidate::Inode {
+            fid,
+            ranges: alloc::vec::Vec::new(),
+            young: false,
+        };
+        self.invalidate(step, what, After::Answer(ticket, done));
+    }
+
     /// The server has done it. The kernel drops the pages itself, behind the answer.
     pub(crate) fn on_edited(
         &mut self,
@@ -121,7 +141,10 @@ impl Client {
     ) {
         self.keep_edited(fid, (attr, vouched));
         let zeros = self.zeroed_by(ticket);
-        self.finish(step, ticket, done);
+        match self.copied_by(ticket) {
+            Some(from) => self.finish_shown(step, (ticket, from), done),
+            None => self.finish(step, ticket, done),
+        }
         let node = self.node(fid);
         let spoilt = zeros.filter(|zeros| node.zeroes(step.now, *zeros));
         if node.pending.remote_writes == 0 {
@@ -131,6 +154,14 @@ impl Client {
             self.drop_again(step, fid, range);
         }
         self.unpark(step, fid);
+    }
+
+    /// The file from which this call copies.
+    fn copied_by(&self, ticket: Ticket) -> Option<Fid> {
+        match self.callers.calls.get(&ticket)?.call {
+            Call::Op(Op::Copy { from, .. }) => Some(from),
+            _ => None,
+        }
     }
 
     /// The range that the kernel makes zeros itself, behind the answer to this call: of the pages
