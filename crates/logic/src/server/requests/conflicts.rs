@@ -106,14 +106,16 @@ impl Server {
         }
     }
 
-    /// Others are to give up what may have been made of lost changes.
+    /// Others are to give up what may have been made of lost changes; of a directory also the
+    /// caller's own machine, whose kernel drops its names without a lock that the caller may hold.
     fn need_doubted(&self, waiting: &Waiting, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
         for fid in plan.fids() {
-            let others = self.holders(fid, only);
-            let doubted = others.filter(|(session, _)| *session != waiting.session);
-            needs.extend(doubted.filter_map(|(session, holder)| {
-                let what = What::Keep(holder.doubted?);
-                Some(Need { session, fid, what })
+            let holders = self.holders(fid, only);
+            needs.extend(holders.filter_map(|(session, holder)| {
+                let most = holder.doubted?;
+                let own = session == waiting.session && most == Right::None;
+                let what = What::Keep(most);
+                (!own).then_some(Need { session, fid, what })
             }));
         }
     }

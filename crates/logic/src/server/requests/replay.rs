@@ -59,6 +59,11 @@ impl Redo {
         self.asked.keys().next().copied()
     }
 
+    /// Has this one?
+    pub(crate) fn is_unfinished(&self, id: SessionId) -> bool {
+        self.asked.contains_key(&id)
+    }
+
     pub(crate) fn is_due(&self) -> bool {
         self.due
     }

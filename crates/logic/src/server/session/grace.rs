@@ -61,7 +61,8 @@ pub(crate) struct Grace {
     unseen: BTreeMap<(SessionId, RequestId), Unseen>,
     /// Watches that begin as soon as all lost changes have been made again.
     watches: Vec<(Key, (Fid, bool), u64)>,
-    /// A client was fenced that may have had something to ask for again.
+    /// A client is gone that may have had something to ask for again: it was fenced, or its process
+    /// was killed.
     lost: bool,
 }
 
@@ -459,6 +460,8 @@ impl Server {
 
     /// A session is over.
     pub(crate) fn end_in_grace(&mut self, step: &mut Step<'_>, id: SessionId) {
+        let owes = self.grace.missing.contains(&id) || self.redo.is_unfinished(id);
+        self.grace.lost |= self.lost_power() && owes;
         self.grace.forgotten.remove(&id);
         self.forget_again(step, id);
         self.release_held(id);
