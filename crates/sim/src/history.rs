@@ -79,6 +79,20 @@ pub(crate) enum Effect {
     },
 }
 
+impl Effect {
+    /// The names that it is about.
+    pub(crate) fn names(&self) -> Vec<(Fid, Name)> {
+        match self {
+            Self::Make { dir, name, .. }
+            | Self::Link { dir, name, .. }
+            | Self::Remove { dir, name, .. } => vec![(*dir, name.clone())],
+            Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+            Self::Exchange { names } => names.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// The fate of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {

@@ -92,15 +92,19 @@ const FAILED_ONCE: [u64; 76] = [
 
 /// The same of worlds in which all that is drawn while they run is drawn differently, or in which
 /// something else fails besides: as `ariel sim --seed N --only PART` has it.
-const FAILED_IN_PART: [(u64, &str); 9] = [
+const FAILED_IN_PART: [(u64, &str); 13] = [
+    (50_130_396, "also=vanish:90"),
     (60_005_243, "salt=145"),
     (122_190_371, "also=kill:45"),
     (123_793_279, "salt=130"),
     (123_793_279, "salt=145"),
     (123_793_279, "salt=151"),
+    (128_420_146, "also=vanish:82"),
+    (144_454_038, "salt=1044"),
     (149_476_047, "salt=24"),
     (149_476_047, "salt=548"),
     (149_742_233, "salt=532"),
+    (157_127_462, "also=kill:85"),
     (157_127_462, "also=vanish:69"),
 ];
 /// As often each world that failed once runs with other draws.

@@ -2,7 +2,8 @@
 //! that it changed may be what they were before, for good or until it comes back.
 
 use super::linear::Act;
-use super::{Case, Value, Values};
+use super::replaced::file_of;
+use super::{Case, UNITS_MAX, Value, Values};
 use crate::disk::{Applied, UNIT};
 use crate::history::{Change, Effect};
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
     for &(host, moment) in losses.iter() {
         let lost = losses.iter().filter(|(_, at)| *at <= moment);
         let lost: BTreeSet<u32> = lost.map(|(host, _)| *host).collect();
-        let mut hurt: BTreeSet<Value> = BTreeSet::new();
+        let mut hurt = undone(case, host);
         for change in changes
             .iter()
             .filter(|c| c.host == host && c.begin < moment)
@@ -74,6 +75,21 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
             }
         }
     }
+}
+
+/// Sizes and bytes that this host had set at the server, and that a power failure of that undid.
+fn undone(case: &Case<'_>, host: u32) -> BTreeSet<Value> {
+    let own = |applied: &&Applied| {
+        let session = applied.origin.map_or(0, |origin| origin.session);
+        case.sessions.get(&session) == Some(&host)
+    };
+    let own = case.undone.iter().filter(own);
+    let files = own.filter_map(|applied| file_of(&applied.op));
+    let of = |fid| {
+        let units = (0..UNITS_MAX).map(move |unit| Value::Unit(fid, unit));
+        units.chain([Value::Size(fid)])
+    };
+    files.flat_map(of).collect()
 }
 
 /// The sizes that the disk has had by what lost machines brought to it: of a write of several

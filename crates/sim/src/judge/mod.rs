@@ -78,6 +78,9 @@ pub(crate) struct Case<'a> {
     pub(crate) walls: [Time; 2],
 }
 
+/// No file has more units.
+const UNITS_MAX: u64 = 64;
+
 #[derive(Default)]
 struct Values {
     turns: BTreeMap<Value, Vec<Turn>>,
@@ -215,7 +218,7 @@ fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
             }
             Effect::Append { .. } => {}
             Effect::Size { fid, units } => {
-                for unit in *units..64 {
+                for unit in *units..UNITS_MAX {
                     values.add(Value::Unit(*fid, unit), when, Act::Put(0));
                 }
                 values.add(Value::Size(*fid), when, Act::Put(*units));
@@ -254,18 +257,21 @@ fn copied(
     values: &mut Values,
 ) -> Result<(), Wrong> {
     let when = (change.begin, change.end, change.host);
-    let found = records.find(change, |applied| {
+    let is_record = |applied: &Applied| {
         matches!(applied.op, Op::Copy { from: f, at, to: t, offset, len }
             if (f, at / UNIT) == from && (t, offset / UNIT) == to
                 && u64::from(len) == count * UNIT)
-    });
-    let Some(found) = found else {
+    };
+    let case = records.case;
+    let found = records.find(change, is_record);
+    let found = found.map(|found| &case.applied[found]);
+    let Some(found) = found.or_else(|| records.find_undone(change, is_record)) else {
         return match change.fate {
             Fate::Done => Err(wrong!("never copied: h{} {change:?}", change.host)),
             _ => Ok(()),
         };
     };
-    let units = &records.case.applied[found].copied;
+    let units = &found.copied;
     for (index, &value) in (0..).zip(units) {
         values.add(Value::Unit(from.0, from.1 + index), when, Act::See(value));
         values.add(Value::Unit(to.0, to.1 + index), when, Act::Put(value));

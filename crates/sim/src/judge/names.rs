@@ -143,20 +143,28 @@ impl<'a> Records<'a> {
     }
 
     /// The record of a change that a power failure undid, and that its machine did not ask for
-    /// again, as it was lost as well: its names became what they had been.
-    fn find_undone(&mut self, change: &Change, exact: bool) -> Option<&'a Applied> {
-        let lost = self.lost_at(change)?;
+    /// again, as it was lost as well.
+    pub(super) fn find_undone(
+        &self,
+        change: &Change,
+        fits: impl Fn(&Applied) -> bool,
+    ) -> Option<&'a Applied> {
+        self.lost_at(change)?;
         let case = self.case;
-        let record = case.undone.iter().find(|applied| {
+        case.undone.iter().find(|applied| {
             let session = applied.origin.map_or(0, |origin| origin.session);
             let own = case.sessions.get(&session) == Some(&change.host);
-            own && applied.moment > change.begin && is_record(change, applied, exact)
-        })?;
-        for (dir, name) in names_of(&change.effect) {
-            let name = (change.host, lost, dir, name);
-            self.hurt.entry(name).or_default();
+            own && applied.moment > change.begin && fits(applied)
+        })
+    }
+
+    /// The names of such a change became what they had been.
+    fn note_undone(&mut self, change: &Change) {
+        for (dir, name) in change.effect.names() {
+            if let Some(lost) = self.lost_at(change) {
+                self.hurt.entry((change.host, lost, dir, name)).or_default();
+            }
         }
-        Some(record)
     }
 
     /// When its machine was lost next, if it was.
@@ -353,18 +361,6 @@ fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
     })
 }
 
-/// The names that a change is about.
-fn names_of(effect: &Effect) -> Vec<(Fid, Name)> {
-    match effect {
-        Effect::Make { dir, name, .. }
-        | Effect::Link { dir, name, .. }
-        | Effect::Remove { dir, name, .. } => vec![(*dir, name.clone())],
-        Effect::Rename { from, to, .. } => vec![from.clone(), to.clone()],
-        Effect::Exchange { names } => names.to_vec(),
-        _ => Vec::new(),
-    }
-}
-
 /// Does this record say that this change was made? `exact`: of the very object that the kernel
 /// knew.
 fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
@@ -437,8 +433,11 @@ pub(super) fn change(
         (Some(found), _) => &records.case.applied[found],
         (None, Fate::Done) => return records.unrecorded(change, values),
         // Nobody was answered, and others may have seen it.
-        (None, _) => match records.find_undone(change, exact) {
-            Some(record) => record,
+        (None, _) => match records.find_undone(change, |done| is_record(change, done, exact)) {
+            Some(record) => {
+                records.note_undone(change);
+                record
+            }
             None => return Ok(()),
         },
     };
