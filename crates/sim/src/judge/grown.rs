@@ -66,7 +66,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         match &applied.op {
             Op::Write { len, .. } => reaches(applied, (fid, before), *len)?,
             Op::SetAttr { .. } if size > before => {
-                let Some(host) = host_of(case, applied) else {
+                let Some(host) = case.host_of(applied) else {
                     continue;
                 };
                 // As with renames, an earlier moment than the call's own asks for less.
@@ -91,11 +91,6 @@ fn size_of(outcome: &Outcome) -> Option<u64> {
         }
         _ => None,
     }
-}
-
-fn host_of(case: &Case<'_>, applied: &Applied) -> Option<u32> {
-    let session = applied.origin.map(|origin| origin.session)?;
-    case.sessions.get(&session).copied()
 }
 
 /// Does a write make the file no longer than its bytes reach?

@@ -79,10 +79,7 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
 
 /// Sizes and bytes that this host had set at the server, and that a power failure of that undid.
 fn undone(case: &Case<'_>, host: u32) -> BTreeSet<Value> {
-    let own = |applied: &&Applied| {
-        let session = applied.origin.map_or(0, |origin| origin.session);
-        case.sessions.get(&session) == Some(&host)
-    };
+    let own = |applied: &&Applied| case.host_of(applied) == Some(host);
     let own = case.undone.iter().filter(own);
     let files = own.filter_map(|applied| file_of(&applied.op));
     let of = |fid| {
@@ -105,9 +102,8 @@ fn brought<'a>(
         _ => None,
     };
     let own = move |applied: &&Applied| {
-        let session = applied.origin.map_or(0, |origin| origin.session);
-        let host = case.sessions.get(&session);
-        host.is_some_and(|host| lost.contains(host))
+        let host = case.host_of(applied);
+        host.is_some_and(|host| lost.contains(&host))
     };
     let own = case.applied.iter().filter(own);
     own.filter_map(move |applied| match (&applied.op, &applied.outcome) {
@@ -138,8 +134,7 @@ fn set_by(case: &Case<'_>, change: &Change, lost: u64) -> bool {
     let within = change.begin + 1..end;
     let mut told = (case.applied.iter()).filter(|a| within.contains(&a.moment));
     told.any(|applied| {
-        let session = applied.origin.map_or(0, |origin| origin.session);
-        let own = case.sessions.get(&session) == Some(&host);
+        let own = case.host_of(applied) == Some(host);
         own && matches!(applied.outcome, Outcome::Attr(_)) && sets(&applied.op, &change.effect)
     })
 }

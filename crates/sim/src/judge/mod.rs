@@ -78,6 +78,13 @@ pub(crate) struct Case<'a> {
     pub(crate) walls: [Time; 2],
 }
 
+impl Case<'_> {
+    /// The machine that asked for a change.
+    fn host_of(&self, applied: &Applied) -> Option<u32> {
+        self.sessions.get(&applied.origin?.session).copied()
+    }
+}
+
 /// No file has more units.
 const UNITS_MAX: u64 = 64;
 

@@ -93,10 +93,7 @@ impl<'a> Records<'a> {
     }
 
     fn find_when(&mut self, change: &Change, fits: impl Fn(&Applied) -> bool) -> Option<usize> {
-        let host = |applied: &Applied| {
-            let session = applied.origin.map_or(0, |origin| origin.session);
-            self.case.sessions.get(&session) == Some(&change.host)
-        };
+        let host = |applied: &Applied| self.case.host_of(applied) == Some(change.host);
         let mut all = self.case.applied.iter().enumerate();
         let found = all.find(|(index, applied)| {
             let refused = matches!(applied.outcome, Outcome::Refused(_));
@@ -152,8 +149,7 @@ impl<'a> Records<'a> {
         self.lost_at(change)?;
         let case = self.case;
         case.undone.iter().find(|applied| {
-            let session = applied.origin.map_or(0, |origin| origin.session);
-            let own = case.sessions.get(&session) == Some(&change.host);
+            let own = case.host_of(applied) == Some(change.host);
             own && applied.moment > change.begin && fits(applied)
         })
     }

@@ -81,8 +81,7 @@ fn renamed<'a>(case: &Case<'_>, applied: &'a Applied) -> Option<(Way<'a>, Fid, O
     let Outcome::Renamed { fid, victim, .. } = &applied.outcome else {
         return None;
     };
-    let session = applied.origin.map_or(0, |origin| origin.session);
-    let host = *case.sessions.get(&session)?;
+    let host = case.host_of(applied)?;
     let other = victim.as_ref().map(|(victim, _)| *victim);
     let way = (host, (*from, name), (*to, new));
     Some((

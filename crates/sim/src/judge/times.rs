@@ -209,9 +209,8 @@ fn may_be_lost(case: &Case<'_>, fid: Fid) -> Vec<u64> {
 fn come_late(case: &Case<'_>, fid: Fid) -> impl Iterator<Item = u64> {
     let absences = case.history.absences.borrow();
     let late = |applied: &&Applied| {
-        let session = applied.origin.map_or(0, |origin| origin.session);
-        let host = case.sessions.get(&session);
-        let mut own = absences.iter().filter(|(of, _)| Some(of) == host);
+        let host = case.host_of(applied);
+        let mut own = absences.iter().filter(|(of, _)| Some(*of) == host);
         own.any(|(_, moment)| *moment < applied.moment) && touches(&applied.op, fid)
     };
     let late: Vec<u64> = case.applied.iter().filter(late).map(|a| a.moment).collect();
