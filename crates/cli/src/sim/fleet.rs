@@ -1,9 +1,9 @@
 //! Many worlds at once: threads that take one seed after the other.
 //!
-//! Guarantees: each world is run once, whatever the number of threads; a seed that
-//! failed, or was traced, is handed over at once; a caller that asks for the end waits for the
-//! seeds under way and for no others. A seed's outcome does not depend on the thread that runs it:
-//! a world shares nothing with another.
+//! Guarantees: each world is run once, whatever the number of threads; one that failed, or was
+//! traced, is handed over at once; a caller that asks for the end waits for the worlds under way
+//! and for no others. An outcome does not depend on the thread that runs its world: a world shares
+//! nothing with another.
 
 use sim::{Failure, Only, RunOptions, Summary, run_traced};
 use std::sync::Arc;
