@@ -235,6 +235,7 @@ impl Server {
         let open = holder.may_be_open();
         let asks = core::mem::take(&mut holder.asks);
         (holder.right, holder.known) = (Right::None, true);
+        holder.doubted = None;
         (holder.hold.open, holder.hold.write) = (false, false);
         self.held.push((id, fid));
         if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut())
