@@ -78,6 +78,16 @@ impl World {
         }
     }
 
+    /// A server starts: a machine that has come back to the last run, and has not heard what of its
+    /// locks that run had given to others, gives all of them up.
+    pub(crate) fn on_untold(&self) {
+        for (host, room) in &*self.rooms.borrow() {
+            if room.alive() && room.with(Client::lacks_what_was_taken) {
+                self.board.wipe(*host);
+            }
+        }
+    }
+
     /// Has this machine left? Its goodbye may have found no server.
     fn has_gone(&self, host: u32) -> bool {
         let room = self.rooms.borrow().get(&host).cloned();

@@ -169,6 +169,7 @@ impl ServerRoom {
         for session in away {
             world.on_unlocked(session, None);
         }
+        world.on_untold();
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
         if let Some(neighbours) = &world.plan.neighbours {

@@ -11,7 +11,7 @@ use std::thread;
 const SEEDS: u64 = 20_000;
 
 /// Worlds beyond those. Each failed once by a fault of the machines, of the model or of the judge.
-const FAILED_ONCE: [u64; 76] = [
+const FAILED_ONCE: [u64; 78] = [
     30_026_851,
     30_036_152,
     30_148_937,
@@ -88,6 +88,8 @@ const FAILED_ONCE: [u64; 76] = [
     161_010_666,
     163_292_380,
     163_303_897,
+    166_107_457,
+    166_131_597,
 ];
 
 /// The same of worlds in which all that is drawn while they run is drawn differently, or in which

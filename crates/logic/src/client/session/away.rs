@@ -55,11 +55,16 @@ impl Client {
         self.resolve_all(step);
     }
 
+    /// Was this client away, and has not heard yet what was taken from it?
+    #[must_use]
+    pub fn lacks_what_was_taken(&self) -> bool {
+        !self.reassertion.parts.is_empty() && self.session.term != self.session.boot
+    }
+
     /// The server has restarted before it told what it had taken from a client that was away: it
     /// does not know that any more, and any of what is held may have been taken.
     pub(crate) fn give_up_what_may_be_taken(&mut self, step: &mut Step<'_>) {
-        let was_away = self.session.term != self.session.boot;
-        if self.reassertion.parts.is_empty() || !was_away {
+        if !self.lacks_what_was_taken() {
             return;
         }
         let held = self
