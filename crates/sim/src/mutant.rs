@@ -23,7 +23,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 83] = [
+    pub const ALL: [Self; 84] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -61,6 +61,7 @@ impl Mutant {
         Self::Client(client::Mutant::LeavesRanges),
         Self::Server(server::Mutant::ForgetsWatches),
         Self::Client(client::Mutant::StampsByOwnClock),
+        Self::Client(client::Mutant::RenewsThoughStalled),
         Self::Client(client::Mutant::ReturnsBeforeTelling),
         Self::Client(client::Mutant::ListsKnownNames),
         Self::Client(client::Mutant::ForgetsXattrs),

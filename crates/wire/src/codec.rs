@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 /// The newest version of the protocol that this crate speaks. Each version says what the one before
 /// it says in the same bytes, and [`crate::Op::since`] tells what is new.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 
 /// The oldest version that this crate speaks: so a cell is brought to a new version machine by
 /// machine.
@@ -36,6 +36,9 @@ pub const VERSION_OF_LAST: u32 = 23;
 /// From this version on clients pass bytes on to their kernels and keep no copy of them
 /// ([`crate::Lenders::Passing`]), until the server says that their file is read again.
 pub const VERSION_OF_PASSING: u32 = 24;
+
+/// From this version on a welcome may renew nothing ([`crate::Welcome::lease_ns`]).
+pub const VERSION_OF_STALLED: u32 = 25;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

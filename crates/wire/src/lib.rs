@@ -34,7 +34,7 @@ pub use attr::{Attr, Kind, Set, SetTime};
 pub use blob::Blob;
 pub use codec::{
     Bounded, DecodeError, VERSION, VERSION_OF_KEEPING, VERSION_OF_LAST, VERSION_OF_PASSING,
-    VERSION_OF_REPLICAS, VERSION_OLDEST, decode, encode, encode_about,
+    VERSION_OF_REPLICAS, VERSION_OF_STALLED, VERSION_OLDEST, decode, encode, encode_about,
 };
 pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time, volume_numbers};

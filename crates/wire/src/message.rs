@@ -169,7 +169,8 @@ pub struct Welcome {
     pub root: Fid,
     /// The session was known, by this run or by what the last run left on disk.
     pub resumed: bool,
-    /// How long a silent client keeps its tokens, ns.
+    /// How long a silent client keeps its tokens, ns. 0: as long as before, and this greeting did
+    /// not renew that, since the client leaves a question unanswered.
     pub lease_ns: Time,
     /// The time that the server's own clock shows.
     pub clock: Time,

@@ -66,6 +66,8 @@ pub enum Mutant {
     StampsByOwnClock,
     /// Takes an answer for a sign that the server has heard this client just now.
     RenewsFromAnswers,
+    /// Takes each welcome for a renewal, also while it leaves a question unanswered.
+    RenewsThoughStalled,
     /// Keeps nothing that the server has answered.
     ForgetsUnstable,
     /// Uses what others have wanted while it was away.

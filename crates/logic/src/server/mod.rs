@@ -339,7 +339,11 @@ impl Server {
             return self.on_hello(step, from, (version, session), (name, &volume));
         }
         let Some(&session) = self.conns.get(&from) else {
-            return step.violation(from, Violation::Greeting);
+            // The time that this message finds to be over may have ended its connection.
+            if !step.closes(from) {
+                step.violation(from, Violation::Greeting);
+            }
+            return;
         };
         if message == ToServer::Goodbye {
             return self.on_goodbye(step, session);
@@ -447,6 +451,12 @@ impl Step<'_> {
         if bulk != 0 {
             self.out.push(Output::Discard { bulk });
         }
+    }
+
+    /// Is this connection ended by now?
+    fn closes(&self, conn: Conn) -> bool {
+        let is = |output: &Output| matches!(output, Output::Close { conn: of, .. } if *of == conn);
+        self.out.iter().any(is)
     }
 
     fn violation(&mut self, conn: Conn, violation: Violation) {

@@ -337,7 +337,8 @@ pub(crate) struct Session {
     pub(crate) stalled: bool,
     /// The highest request that came in such a time: its answer renews nothing either.
     pub(crate) uncounted: RequestId,
-    /// Its greeting has not been answered for that reason.
+    /// Its greeting has not been answered for that reason, as its client would take that for a
+    /// renewal: it is older than `VERSION_OF_STALLED`.
     pub(crate) unwelcome: bool,
     /// Has it said anything but greetings? Then it knows that the session is a new one. Until then
     /// it is told so again: a greeting that was late may have opened this one when an earlier

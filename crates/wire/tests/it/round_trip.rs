@@ -237,6 +237,7 @@ fn old_encodings_decode_to_the_same() {
     assert_old_encodings(23, &[], &support::last_to_client());
     let of_24 = support::passing_to_client();
     assert_old_encodings(24, &support::passing_to_server(), &of_24);
+    assert_old_encodings(25, &[], &support::stalled_to_client());
 }
 
 fn assert_old_encodings(version: u32, clients: &[ToServer], servers: &[ToClient]) {
@@ -277,5 +278,5 @@ fn the_operations_of_a_version_are_those_that_say_so() {
     };
     assert!(support::first_to_server().iter().all(|m| since(m) == 20));
     assert!(support::added_to_server().iter().all(|m| since(m) == 21));
-    assert_eq!((VERSION_OLDEST, VERSION), (20, 24));
+    assert_eq!((VERSION_OLDEST, VERSION), (20, 25));
 }

@@ -9,6 +9,7 @@ use super::asked::{Sent, Statement, Why};
 use super::versions::lenders_in;
 use crate::client::api::Output;
 use crate::client::lending::is_offer;
+use crate::client::mutant::Mutant;
 use crate::client::piece::Piece;
 use crate::client::{Client, Step};
 use alloc::boxed::Box;
@@ -237,7 +238,11 @@ impl Client {
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;
         let fresh = self.is_fresh(step.now); // by the lease of the welcome before
-        (self.session.lease_ns, self.session.rights) = (welcome.lease_ns, welcome.rights.clone());
+        let renews = welcome.lease_ns > 0;
+        if renews {
+            self.session.lease_ns = welcome.lease_ns;
+        }
+        self.session.rights = welcome.rights.clone();
         if known && !welcome.resumed && !fresh {
             // The greeting has opened a session that nobody will use.
             self.say(step, ToServer::Goodbye);
@@ -270,7 +275,9 @@ impl Client {
             self.bar_directories(step);
         }
         (self.session.boot, self.session.term) = (welcome.boot, welcome.term);
-        self.renew(step, self.session.greeted);
+        if renews || self.options.mutant == Some(Mutant::RenewsThoughStalled) {
+            self.renew(step, self.session.greeted);
+        }
         self.begin_keeping_alive(step.now);
         self.ask_again(step);
         self.watch_again();

@@ -6,7 +6,7 @@ use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Fid, Rights, SessionId, Time, ToClient, Violation, Welcome};
-use wire::{VERSION, VERSION_OF_REPLICAS, VERSION_OLDEST};
+use wire::{VERSION, VERSION_OF_REPLICAS, VERSION_OF_STALLED, VERSION_OLDEST};
 
 /// Looks for silent clients and lost messages in the time of one, at most.
 const TICKS_PER_LEASE: Time = 8;
@@ -54,8 +54,8 @@ impl Server {
             session.heard = step.now;
         }
         session.root = Some(root);
-        session.unwelcome = session.stalled;
-        let welcome = !session.stalled;
+        session.unwelcome = session.stalled && version < VERSION_OF_STALLED;
+        let welcome = !session.unwelcome;
         // A client that comes for the first time has nothing to say after a restart, and is not
         // waited for.
         session.reasserted |= !known;
@@ -79,9 +79,12 @@ impl Server {
     }
 
     pub(crate) fn welcome(&mut self, step: &mut Step<'_>, id: SessionId, resumed: bool) {
-        let (boot, lease_ns) = (self.boot, self.options.lease_ns);
+        let boot = self.boot;
         let clock = self.own_time(step);
         let session = self.sessions.get(&id);
+        let stalled = session.is_some_and(|session| session.stalled);
+        // A stalled client is to write back and to answer, and its lease goes on ending.
+        let lease_ns = if stalled { 0 } else { self.options.lease_ns };
         let (root, frozen) = session
             .and_then(|session| session.root)
             .unwrap_or((self.root, false));

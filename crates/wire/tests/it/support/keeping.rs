@@ -1,9 +1,10 @@
-//! Messages about blocks that clients keep for each other: versions 22 to 24 of the protocol.
+//! Messages that versions 22 to 25 of the protocol have added: most of them are about blocks that
+//! clients keep for each other.
 
 use super::{elsewhere, fid};
 use wire::{
-    Elsewhere, Handed, Last, Leaving, Lenders, Op, Outcome, Request, Spare, ToClient, ToServer,
-    limits,
+    Elsewhere, Fid, Handed, Last, Leaving, Lenders, Op, Outcome, Request, Rights, Spare, ToClient,
+    ToServer, Welcome, limits,
 };
 
 /// Those that version 22 of the protocol has added.
@@ -82,4 +83,18 @@ pub fn passing_to_client() -> Vec<ToClient> {
         renews: true,
         stable: 300,
     }]
+}
+
+/// A welcome of version 25, which renews nothing.
+pub fn stalled_to_client() -> Vec<ToClient> {
+    vec![ToClient::Welcome(Welcome {
+        boot: 1 << 40,
+        term: 1 << 40,
+        root: Fid::root(7),
+        resumed: true,
+        lease_ns: 0,
+        clock: 1 << 60,
+        left: vec![],
+        rights: Rights::all(),
+    })]
 }

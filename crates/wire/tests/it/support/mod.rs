@@ -7,6 +7,7 @@ mod volumes;
 
 pub use keeping::{
     kept_to_client, kept_to_server, last_to_client, passing_to_client, passing_to_server,
+    stalled_to_client,
 };
 use stream::{stream_chunk, stream_head};
 use volumes::{release_ops, room, volume_info, volume_ops};
@@ -474,6 +475,7 @@ pub fn to_client() -> Vec<ToClient> {
     all.extend(kept_to_client());
     all.extend(last_to_client());
     all.extend(passing_to_client());
+    all.extend(stalled_to_client());
     all
 }
 
