@@ -14,7 +14,7 @@ mod held;
 use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::inject::Strike;
-use crate::question::{OpenQuestions, Question};
+use crate::question::{self, OpenQuestions, Question};
 use crate::world::{NOBODY, World};
 use held::Held;
 use logic::client;
@@ -94,8 +94,8 @@ struct Travel {
     /// Nothing overtakes it; `behind`: nor does it overtake anything.
     keeps: bool,
     behind: bool,
-    /// It answers a change (true), or a look, which may show such a change.
-    answers: Option<bool>,
+    /// See [`question::answers`].
+    answers: (bool, bool),
     /// The question that it is, or answers.
     question: Option<Question>,
 }
@@ -306,7 +306,7 @@ impl Network {
             long: together || !beside.units.is_empty(),
             keeps,
             behind: keeps,
-            answers: None,
+            answers: (false, false),
             question: Question::answered(&beside.message),
         };
         each(self.arrivals(world, host, travel), beside, |at, beside| {
@@ -332,16 +332,12 @@ impl Network {
             return;
         };
         let last = matches!(beside.message, ToClient::Lost);
-        let answers = match &beside.message {
-            ToClient::Reply { reply, .. } => Some(reply.logged.is_some()),
-            _ => None,
-        };
         let travel = Travel {
             way: TO_CLIENT,
             long: !beside.units.is_empty(),
             keeps: last || matches!(beside.message, ToClient::Welcome(_)),
             behind,
-            answers,
+            answers: question::answers(&beside.message),
             question: Question::asked(&beside.message),
         };
         each(self.arrivals(world, host, travel), beside, |at, beside| {
@@ -418,7 +414,7 @@ impl Network {
             long,
             keeps,
             behind,
-            answers,
+            answers: (changes, shows),
             ..
         } = travel;
         self.messages.set(self.messages.get() + 1);
@@ -463,10 +459,11 @@ impl Network {
             } else if !weather.overtakes {
                 at = at.max(last[usize::from(long)] + 1);
             }
-            match answers {
-                Some(true) => link.changed = link.changed.max(at),
-                Some(false) => at = at.max(link.changed + 1),
-                None => {}
+            if shows {
+                at = at.max(link.changed + 1);
+            }
+            if changes {
+                link.changed = link.changed.max(at);
             }
             if at < last[0].max(last[1]) {
                 world.meet(Rare::MessageOvertaken.bit());

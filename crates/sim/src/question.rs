@@ -1,7 +1,8 @@
-//! Questions of the server to clients, which the network may swallow, or their answers.
+//! Questions of the server to clients, which the network may swallow, or their answers; and which
+//! answers of the server keep their order.
 
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Epoch, Fid, RequestId, Time, ToClient, ToServer};
+use wire::{Epoch, Fid, Outcome, RequestId, Time, ToClient, ToServer};
 
 /// A question of the server to a client, by the names that the answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,19 @@ impl Question {
             _ => None,
         }
     }
+}
+
+/// Does this message answer a change? And does it show what changes before it may have made, as the
+/// answer to a look does, and to a copy, which shows its source?
+pub(crate) fn answers(message: &ToClient) -> (bool, bool) {
+    let ToClient::Reply { reply, .. } = message else {
+        return (false, false);
+    };
+    let changes = reply.logged.is_some();
+    (
+        changes,
+        !changes || matches!(reply.outcome, Outcome::Copied { .. }),
+    )
 }
 
 /// Questions to one client whose answers have not arrived.
