@@ -31,7 +31,7 @@ pub(super) mod stale_replies;
 pub(super) mod uncovered_sizes;
 pub(super) mod wound_wait;
 
-use super::api::{Call, Done};
+use super::api::{Call, Done, Lifetime};
 use super::{Client, Running, Step};
 use crate::Ticket;
 use inode_locks::LockHolders;
@@ -174,6 +174,9 @@ impl Client {
         running: &Running,
         done: &mut Done,
     ) {
+        if !self.serves() {
+            lasts_no_longer(done);
+        }
         self.note_told(step.now, running, done);
         self.note_again(step.now, running, done);
         self.note_handed(step.now, running, done);
@@ -203,5 +206,24 @@ impl Client {
             self.kernel.replies.stale_due(),
         ];
         due.into_iter().flatten().min()
+    }
+}
+
+/// An answer that comes when the lease is near its end: the kernel has dropped everything for that,
+/// and would keep this if the object is taken then.
+fn lasts_no_longer(done: &mut Done) {
+    match done {
+        Done::Entry {
+            name_lifetime,
+            attr_lifetime,
+            ..
+        } => (*name_lifetime, *attr_lifetime) = (Lifetime::None, Lifetime::None),
+        Done::Absent { lifetime } | Done::Attr { lifetime, .. } => *lifetime = Lifetime::None,
+        Done::Listing { entries, .. } => {
+            for (_, lifetime) in entries.iter_mut().flat_map(|entry| &mut entry.known) {
+                *lifetime = Lifetime::None;
+            }
+        }
+        _ => {}
     }
 }
