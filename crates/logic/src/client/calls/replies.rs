@@ -391,6 +391,7 @@ impl Client {
             _ => return,
         };
         let granted = self.node(fid).token.grant;
+        let idle = !self.serves();
         let withholds = pages && self.withholds_pages(fid);
         let disowned = self.is_disowned(fid, pages);
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
@@ -407,6 +408,8 @@ impl Client {
         let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
         // Nor a program, whose kernel has yet to hear of a change that its caller did not wait for.
         let own = own || disowned;
+        // Nor the kernel, near the end of the lease: it has dropped everything.
+        let own = own || (pages && idle);
         // Bytes given while the kernel drops pages are dropped once more. Outdated ones are not
         // given even so: other threads of the machine would see them in the page meanwhile, and may
         // have seen the own change.

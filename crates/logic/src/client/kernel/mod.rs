@@ -210,7 +210,7 @@ impl Client {
 }
 
 /// An answer that comes when the lease is near its end: the kernel has dropped everything for that,
-/// and would keep this if the object is taken then.
+/// and would keep this if the object is taken then. (Listings and pages look at that themselves.)
 fn lasts_no_longer(done: &mut Done) {
     match done {
         Done::Entry {
@@ -219,11 +219,6 @@ fn lasts_no_longer(done: &mut Done) {
             ..
         } => (*name_lifetime, *attr_lifetime) = (Lifetime::None, Lifetime::None),
         Done::Absent { lifetime } | Done::Attr { lifetime, .. } => *lifetime = Lifetime::None,
-        Done::Listing { entries, .. } => {
-            for (_, lifetime) in entries.iter_mut().flat_map(|entry| &mut entry.known) {
-                *lifetime = Lifetime::None;
-            }
-        }
         _ => {}
     }
 }

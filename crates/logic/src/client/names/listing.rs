@@ -97,8 +97,9 @@ impl Client {
     }
 
     fn end_listing(&mut self, step: &mut Step<'_>, ticket: Ticket, (dir, after): (Fid, u64)) {
+        let serves = self.serves();
         let node = self.node(dir);
-        let believed = node.lasting() && after >> GENERATION_SHIFT == node.dir.generation;
+        let believed = serves && node.lasting() && after >> GENERATION_SHIFT == node.dir.generation;
         let done = Done::Listing {
             start: 0,
             entries: Vec::new(),
@@ -159,6 +160,8 @@ impl Client {
             return false;
         };
         let (dir, after, plus) = (*dir, *after, *plus);
+        // Near the end of the lease the kernel has dropped everything, and is to keep nothing.
+        let keeps = plus && self.serves();
         let node = self.node(dir);
         if plus {
             node.kernel.is_told_attr(step.now);
@@ -194,7 +197,7 @@ impl Client {
             .into_iter()
             .map(|entry| {
                 let position = position(entry.position);
-                if plus && known(entry.fid) && self.node(dir).dir.doubtful == 0 {
+                if keeps && known(entry.fid) && self.node(dir).dir.doubtful == 0 {
                     self.known_entry(step, dir, entry, position)
                 } else {
                     bare(entry, position)
