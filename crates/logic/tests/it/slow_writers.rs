@@ -5,7 +5,7 @@ use crate::support::disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
     Access, Epoch, Fid, Hold, Make, Name, Op, Request, Returned, Right, SessionId, Time, ToClient,
-    ToServer, VERSION, WriteMode,
+    ToServer, VERSION, VERSION_OF_STALLED, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -38,7 +38,7 @@ impl Cell {
             asked: 0,
         };
         for session in [WRITER, READER] {
-            cell.says(session, greeting(session));
+            cell.says(session, greeting(session, VERSION));
         }
         let access = Access {
             read: true,
@@ -92,19 +92,19 @@ impl Cell {
         })
     }
 
-    /// The writer says that it has the file no more, but for reading: the reader, which wants it
-    /// for writing, asks once more.
-    fn answers_too_little(&mut self) {
+    /// The writer says that it keeps no more of the file than this. (The reader, which wants it for
+    /// writing, asks once more if that is too much.)
+    fn answers(&mut self, right: Right) -> Vec<Output> {
         let epoch = self.asked;
         let returned = Returned {
             fid: FILE,
             epoch,
-            right: Right::Shared,
+            right,
             upto: epoch,
             hold: Hold::default(),
             attr: None,
         };
-        self.says(WRITER, ToServer::Returned(returned));
+        self.says(WRITER, ToServer::Returned(returned))
     }
 
     /// The writer goes on for so long, with so many bytes each four seconds. When the server takes
@@ -134,9 +134,9 @@ impl Cell {
     }
 }
 
-fn greeting(session: SessionId) -> ToServer {
+fn greeting(session: SessionId, version: u32) -> ToServer {
     ToServer::Hello {
-        version: VERSION,
+        version,
         session,
         name: b"host".to_vec(),
         volume: Vec::new(),
@@ -182,7 +182,7 @@ fn a_writer_that_was_slow_is_waited_for_as_long_as_any_when_it_is_asked_again() 
     let mut cell = Cell::with_reader();
     assert_eq!(cell.taken_at(1 << 20, 600), None);
     let answered = cell.now;
-    cell.answers_too_little();
+    cell.answers(Right::Shared);
     let taken = cell.taken_at(0, 200).expect("it answers no more");
     let waited = taken - answered;
     let least = options.recall_ns;
@@ -226,4 +226,36 @@ fn a_writer_that_is_asked_once_more_keeps_the_time_that_its_bytes_have_earned() 
     cell.says(WRITER, ToServer::Opens { fid, hold });
     assert!(cell.asked > asked, "the writer is asked nothing new");
     assert_eq!(cell.taken_at(1 << 20, 600), None);
+}
+
+/// The leases of all welcomes among these.
+fn leases(out: &[Output]) -> Vec<Time> {
+    let lease = |output: &Output| {
+        let Output::Send { message, .. } = output else {
+            return None;
+        };
+        match message {
+            ToClient::Welcome(welcome) => Some(welcome.lease_ns),
+            _ => None,
+        }
+    };
+    out.iter().filter_map(lease).collect()
+}
+
+/// An older client would take its welcome for a renewal.
+#[test]
+fn a_stalled_writer_is_welcome_before_it_answers_if_it_knows_that_this_renews_nothing() {
+    let lease_ns = Options::default().lease_ns;
+    for (version, first, later) in [
+        (VERSION_OF_STALLED - 1, vec![], vec![lease_ns]),
+        (VERSION_OF_STALLED, vec![0], vec![]),
+    ] {
+        let mut cell = Cell::with_reader();
+        let seconds = Options::default().recall_ns / SECOND + 8;
+        assert_eq!(cell.taken_at(0, seconds), None);
+        let welcomes = cell.says(WRITER, greeting(WRITER, version));
+        assert_eq!(leases(&welcomes), first, "version {version}");
+        let answered = cell.answers(Right::None);
+        assert_eq!(leases(&answered), later, "version {version}");
+    }
 }
