@@ -78,11 +78,12 @@ impl World {
         }
     }
 
-    /// A server starts: a machine that has come back to the last run, and has not heard what of its
-    /// locks that run had given to others, gives all of them up.
-    pub(crate) fn on_untold(&self) {
+    /// A server starts that knows these sessions: a machine that has come back to its last run, and
+    /// has not heard what of its locks that run had given to others, gives all of them up.
+    pub(crate) fn on_untold(&self, known: &[SessionId]) {
         for (host, room) in &*self.rooms.borrow() {
-            if room.alive() && room.with(Client::lacks_what_was_taken) {
+            let own = room.alive() && known.contains(&room.session());
+            if own && room.with(Client::lacks_what_was_taken) {
                 self.board.wipe(*host);
             }
         }

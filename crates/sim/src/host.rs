@@ -160,6 +160,7 @@ impl ServerRoom {
                 _ => {}
             }
         }
+        world.on_untold(&known);
         let now = self.clock.shows(world.sched.now());
         let newest = self.disk().newest();
         let options = self.options.clone();
@@ -169,7 +170,6 @@ impl ServerRoom {
         for session in away {
             world.on_unlocked(session, None);
         }
-        world.on_untold();
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
         if let Some(neighbours) = &world.plan.neighbours {
