@@ -59,6 +59,7 @@ mod memberships;
 mod memory;
 mod million;
 mod mmap;
+mod moments;
 mod mountpoints;
 mod moved;
 mod moving;
