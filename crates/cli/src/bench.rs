@@ -32,6 +32,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
         }
         None if args.cost_of_security => cost_of_security(args, &local)?,
         None if args.cost_of_cooperation.is_some() => cost_of_cooperation(args, &local)?,
+        None if args.cost_of_snapshots > 0 => cost_of_snapshots(args, &local)?,
         None => {
             let passage = match args.insecure_loopback {
                 true => Passage::Insecure,
@@ -91,12 +92,28 @@ fn cost_of_cooperation(args: &BenchArgs, local: &Path) -> Result<Report, Failure
         ..Passage::Tls.into()
     });
     let (with, without) = in_turn((args, local), kinds, &args.only)?;
+    Ok(within(0.01, with, (without, "off")))
+}
+
+/// Measures a cell whose tree has snapshots and one whose tree has none, a round of each in turn.
+fn cost_of_snapshots(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
+    let kinds = [args.cost_of_snapshots, 0].map(|snapshots| Kind {
+        snapshots,
+        ..Passage::Tls.into()
+    });
+    let (with, without) = in_turn((args, local), kinds, &args.only)?;
+    Ok(within(0.05, with, (without, "none")))
+}
+
+/// A report beside another one: each figure should differ by no more than this share, for the
+/// worse.
+fn within(share: f64, report: Report, (other, called): (Report, &'static str)) -> Report {
     let least = |figure: &Figure| match figure.rises {
-        true => (figure.name, 0.99),
-        false => (figure.name, 1.01),
+        true => (figure.name, 1.0 - share),
+        false => (figure.name, 1.0 + share),
     };
-    let wishes: Vec<(&str, f64)> = with.figures.iter().map(least).collect();
-    Ok(with.beside(without, "off", &wishes))
+    let wishes: Vec<(&str, f64)> = report.figures.iter().map(least).collect();
+    report.beside(other, called, &wishes)
 }
 
 /// Measures two kinds of cells, a round of each in turn.

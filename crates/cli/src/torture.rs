@@ -101,8 +101,8 @@ fn start_cell(
     let mut how: Vec<OsString> = vec!["--cache".into(), args.cache.to_string().into()];
     how.extend(["--transport".into(), args.transport.word().into()]);
     let kind = Kind {
-        passage: Passage::Tls,
         cooperation: args.cooperate,
+        ..Passage::Tls.into()
     };
     if args.cooperate != Cooperation::Off {
         // Also while the machine is busy with all of this.

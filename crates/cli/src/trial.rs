@@ -113,6 +113,8 @@ pub(crate) enum Passage {
 pub(crate) struct Kind {
     pub(crate) passage: Passage,
     pub(crate) cooperation: Cooperation,
+    /// Snapshots of its tree, made before anything else is done.
+    pub(crate) snapshots: u32,
 }
 
 impl From<Passage> for Kind {
@@ -120,6 +122,7 @@ impl From<Passage> for Kind {
         Kind {
             passage,
             cooperation: Cooperation::default(),
+            snapshots: 0,
         }
     }
 }
@@ -165,7 +168,46 @@ impl Cell {
             let how = how.clone();
             cell.mounts.push(Mount { point, how, daemon });
         }
+        cell.make_snapshots()?;
         Ok(cell)
+    }
+
+    /// Makes the snapshots: a file is changed through the first mount before each, so that no two
+    /// are of the same tree.
+    fn make_snapshots(&self) -> Result<(), String> {
+        let Some(mount) = self.mounts.first() else {
+            return Ok(());
+        };
+        let changed = mount.point.join("changed");
+        for number in 1..=self.kind.snapshots {
+            let written = std::fs::write(&changed, number.to_string());
+            written.map_err(|error| format!("{}: {error}", changed.display()))?;
+            self.make_snapshot(&format!("s{number}"))?;
+        }
+        Ok(())
+    }
+
+    fn make_snapshot(&self, name: &str) -> Result<(), String> {
+        let failed = |why: &dyn std::fmt::Display| format!("snapshot {name}: {why}");
+        let exe = std::env::current_exe().map_err(|error| failed(&error))?;
+        let output = Command::new(exe)
+            .args(["volume", "snapshot", &self.addr, "root", name])
+            .args(self.passage())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| failed(&error))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(failed(&String::from_utf8_lossy(&output.stderr).trim())),
+        }
+    }
+
+    /// The flags by which a command or a mount reaches the server.
+    fn passage(&self) -> Vec<OsString> {
+        match self.kind.passage {
+            Passage::Tls => vec!["--credentials".into(), Cell::credentials(&self.data())],
+            Passage::Insecure => vec![INSECURE.into()],
+        }
     }
 
     /// The mount points.
@@ -181,12 +223,7 @@ impl Cell {
             point.into(),
             "--foreground".into(),
         ];
-        match self.kind.passage {
-            Passage::Tls => {
-                arguments.extend(["--credentials".into(), Cell::credentials(&self.data())]);
-            }
-            Passage::Insecure => arguments.push(INSECURE.into()),
-        }
+        arguments.extend(self.passage());
         arguments.extend_from_slice(how);
         let what = format!("the mount at {}", point.display());
         let log = point.with_extension("log");

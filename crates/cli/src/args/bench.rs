@@ -13,6 +13,7 @@ Examples:
   ariel bench --project ~/lua --build 'make -j2'   with a build of a C project
   ariel bench --cost-of-security --project ~/lua   what TLS and looking at rights cost
   ariel bench --cost-of-cooperation fleet          what it costs mounts to lend to each other
+  ariel bench --cost-of-snapshots 100              what it costs when there are so many snapshots
   ariel bench --mount /mnt/a                       a mount that is there, of any file system
 Each measure is taken on the mount and in the local directory in turn; the table has the medians,
 what is wished for at least, and what is aimed at. Takes some minutes, and about 4 GiB of disk.
@@ -45,6 +46,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "POLICY", value_enum,
           conflicts_with_all = ["mount", "insecure_loopback", "cost_of_security"])]
     pub(crate) cost_of_cooperation: Option<Cooperation>,
+    /// Compare a cell whose tree has so many snapshots, with a change between each two, with one
+    /// whose tree has none, in turn; 0: do not
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(0..=10_000),
+          conflicts_with_all = ["mount", "insecure_loopback", "cost_of_security",
+                                "cost_of_cooperation"])]
+    pub(crate) cost_of_snapshots: u32,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
