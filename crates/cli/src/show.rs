@@ -34,7 +34,7 @@ pub(crate) fn whole_server(server: &server::Server) -> Value {
                 "sessions": sessions::lines(&of.clients),
                 "connections": of.connections,
                 "grace": of.figures.grace,
-                "store": of.store.as_ref().map(store_status),
+                "store": store_status(of),
             })
         };
         shown["stores"] = further.iter().map(line).collect();
@@ -64,7 +64,7 @@ fn server_status(status: &Status) -> Value {
         "watches": figures.watches,
         "cooperation": served_cooperation(status),
         "held_bytes": status.held_bytes,
-        "store": status.store.as_ref().map(store_status),
+        "store": store_status(status),
         "checks": {
             "running": status.checks.running,
             "done": status.checks.done,
@@ -102,13 +102,16 @@ fn served_cooperation(status: &Status) -> Value {
     })
 }
 
-fn store_status(stats: &store::Stats) -> Value {
-    json!({
+/// Figures of the store, while it serves.
+fn store_status(status: &Status) -> Option<Value> {
+    let stats = status.store.as_ref()?;
+    Some(json!({
         "objects": stats.objects,
         "bytes": stats.bytes,
         "records": stats.records,
         "stable_records": stats.stable_records,
-        "log_bytes": stats.log_bytes,
+        "log_bytes": status.log_bytes,
+        "appended_bytes": stats.appended_bytes,
         "segments": stats.segments,
         "kept_bytes": stats.kept_bytes,
         "live_bytes": stats.live_bytes,
@@ -122,7 +125,7 @@ fn store_status(stats: &store::Stats) -> Value {
         "rebuildable": stats.rebuildable,
         "sessions": stats.sessions,
         "answers": stats.answers,
-    })
+    }))
 }
 
 /// The findings of a check of a store.

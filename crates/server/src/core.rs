@@ -164,7 +164,7 @@ impl Core {
 
     /// Figures for people.
     pub(crate) fn status(&self, addr: SocketAddr, data: &Path) -> Status {
-        status::of(&self.lock(), addr, data)
+        status::of(&mut self.lock(), addr, data)
     }
 
     /// Where the time goes: requests from arrival to answer, and the machine's steps.

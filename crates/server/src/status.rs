@@ -37,6 +37,8 @@ pub struct Status {
     pub checks: Checks,
     /// Figures of the store, while it serves.
     pub store: Option<store::Stats>,
+    /// Bytes of its log on the disk.
+    pub log_bytes: u64,
     /// Why it stopped serving.
     pub failure: Option<String>,
 }
@@ -84,7 +86,7 @@ fn client(state: &State, line: &SessionLine, now_ns: u64) -> ClientLine {
     }
 }
 
-pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
+pub(crate) fn of(state: &mut State, addr: SocketAddr, data: &Path) -> Status {
     let now_ns = net::clock::now_ns();
     let lines = state.machine.sessions(now_ns);
     Status {
@@ -100,6 +102,7 @@ pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
         held_bytes: state.bulks.held().1,
         checks: state.checks.clone(),
         store: state.store.as_ref().map(store::Store::stats),
+        log_bytes: state.store.as_mut().map_or(0, store::Store::log_bytes),
         failure: state.failure.clone(),
     }
 }

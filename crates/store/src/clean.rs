@@ -268,6 +268,14 @@ impl Store {
         Ok(len)
     }
 
+    /// Bytes of the log on the disk. A segment that cannot be measured counts as none.
+    pub fn log_bytes(&mut self) -> u64 {
+        let sealed: Vec<u32> = self.checkpoints.sealed(&self.log).collect();
+        let bytes = |segment| self.len_of(segment).unwrap_or(0);
+        let sealed: u64 = sealed.into_iter().map(bytes).sum();
+        sealed + self.log.end().offset
+    }
+
     /// Does a portion. Returns what follows, and how many bytes were moved; `None`: all is done.
     fn clean_at(&mut self, at: Stage) -> Result<Option<(Stage, u64)>, StoreError> {
         match at {

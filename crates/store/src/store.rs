@@ -67,7 +67,7 @@ pub struct Stats {
     /// The last one that is of an operation, since the store was opened; 0: none.
     pub changed_record: u64,
     /// Bytes appended to the log since the store was opened.
-    pub log_bytes: u64,
+    pub appended_bytes: u64,
     /// Segments on the disk.
     pub segments: u64,
     /// Bytes of the disk that changes may not take: they are kept for the cleaner and the index.
@@ -469,7 +469,7 @@ impl Store {
             records: self.log.sequence() - 1,
             stable_records: syncer.stable(),
             changed_record: self.changed_record,
-            log_bytes: self.log.appended(),
+            appended_bytes: self.log.appended(),
             segments: self.checkpoints.segments() as u64,
             kept_bytes: self.log.kept(Use::Change),
             live_bytes: index.live().values().sum(),

@@ -49,7 +49,7 @@ pub(super) const fn family(
 }
 
 /// Of a server.
-pub(super) const SERVER: [Metric; 38] = [
+pub(super) const SERVER: [Metric; 39] = [
     one(
         "ariel_server_clients",
         Gauge,
@@ -212,6 +212,12 @@ pub(super) const SERVER: [Metric; 38] = [
         Gauge,
         "/store/log_bytes",
         "Bytes of the log on disk",
+    ),
+    one(
+        "ariel_store_appended_bytes",
+        Counter,
+        "/store/appended_bytes",
+        "Bytes appended to the log",
     ),
     one(
         "ariel_store_live_bytes",

@@ -126,7 +126,7 @@ fn make_all(
 }
 
 fn clones_cost_nothing(cell: &Cell) {
-    let before = store(cell, "log_bytes");
+    let before = store(cell, "appended_bytes");
     let mut medians = BTreeMap::new();
     for of in ["small", "large"] {
         let names = (0..CLONES).map(|n| format!("{of}-{n}"));
@@ -137,7 +137,7 @@ fn clones_cost_nothing(cell: &Cell) {
         ));
         medians.insert(of, median);
     }
-    let bytes = store(cell, "log_bytes") - before;
+    let bytes = store(cell, "appended_bytes") - before;
     let each = bytes / (2 * CLONES as u64);
     say(&format!("million: {each} bytes of the log for a clone"));
     assert!(each < 4096, "a clone copies something: {each} bytes");

@@ -278,7 +278,7 @@ fn a_copy_moves_no_bytes_over_the_network() {
     file.sync_all().unwrap();
     drop(file);
     let addr = pair.cell.addr();
-    let logged = |addr: &str| status(addr)["store"]["log_bytes"].as_u64().unwrap();
+    let logged = |addr: &str| status(addr)["store"]["appended_bytes"].as_u64().unwrap();
     let before = (!local()).then(|| (server_received(addr), bytes_moved(addr), logged(addr)));
     shell_ok(pair.b.path(), "cp --reflink=auto from to");
     if let Some((before, bytes, log)) = before {

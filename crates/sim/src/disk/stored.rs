@@ -231,7 +231,7 @@ impl Volume for Stored {
     }
 
     fn logged_bytes(&self) -> u64 {
-        self.store.borrow().stats().log_bytes
+        self.store.borrow().stats().appended_bytes
     }
 
     fn newest(&self) -> Time {

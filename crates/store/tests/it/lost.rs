@@ -69,12 +69,12 @@ pub fn churn(disk: &MemoryDisk) -> (Picture, u64) {
     }
     let expected = picture(&mut store);
     let stats = store.stats();
-    let made = stats.log_bytes / options().segment_bytes;
+    let made = stats.appended_bytes / options().segment_bytes;
     println!(
         "{} bytes of images beside {} of log",
-        stats.image_bytes, stats.log_bytes
+        stats.image_bytes, stats.appended_bytes
     );
-    assert!((1..stats.log_bytes).contains(&stats.image_bytes));
+    assert!((1..stats.appended_bytes).contains(&stats.image_bytes));
     store.close().unwrap();
     disk.crash(Keep::Synced);
     (expected, made)

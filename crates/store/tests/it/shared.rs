@@ -46,9 +46,9 @@ fn a_copy_takes_no_room_and_each_goes_its_own_way() {
     for (n, part) in content.chunks(3_000).enumerate() {
         written(write(&mut store, from, 3_000 * n as u64, part));
     }
-    let before = store.stats().log_bytes;
+    let before = store.stats().appended_bytes;
     assert_eq!(copy(&mut store, (from, 0), (to, 0), 1 << 20), 20_000);
-    let more = store.stats().log_bytes - before;
+    let more = store.stats().appended_bytes - before;
     // The first bytes, which may lie in the index, and no others.
     assert!(more < 1_024 + 300, "{more} bytes in the log for a copy");
     let mut expected = [content.clone(), content.clone()];
@@ -86,14 +86,14 @@ fn a_large_copy_is_one_operation_of_so_many_pieces() {
     for (n, part) in content.chunks(3_000).enumerate() {
         written(write(&mut store, from, 3_000 * n as u64, part));
     }
-    let before = store.stats().log_bytes;
+    let before = store.stats().appended_bytes;
     let most = limits::COPY_BYTES;
     let first = u64::from(copy(&mut store, (from, 0), (to, 0), most));
     assert!(first > 2 * u64::from(limits::BULK_BYTES), "{first}");
     assert!(first < content.len() as u64, "it takes over all of it");
     let rest = copy(&mut store, (from, first), (to, first), most);
     assert_eq!(first + u64::from(rest), content.len() as u64);
-    let more = store.stats().log_bytes - before;
+    let more = store.stats().appended_bytes - before;
     assert!(more < 2 * (1_024 + 300), "{more} bytes in the log");
     store = again(store, &disk, false);
     assert!(read_all(&mut store, to) == content);
