@@ -11,6 +11,7 @@ use crate::options::Mutant;
 use crate::value::{self, Counters, Object};
 use crate::volumes::{Volume, Volumes};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
@@ -226,6 +227,42 @@ impl Index {
         }
     }
 
+    /// The first key of `from..to`. When it is `from` itself, and was changed since the last
+    /// checkpoint, the engine is not asked.
+    pub(crate) fn raw_first(&self, from: &[u8], to: &[u8]) -> Result<Option<Found>, StoreError> {
+        let mut from = Cow::Borrowed(from);
+        loop {
+            let changed = self.first_changed(&from, to);
+            let stored = match changed {
+                Some((key, _)) if **key == *from => None,
+                _ => self.engine.scan(&from, to, 1)?.pop(),
+            };
+            let is_first = |key: &Key| changed.is_none_or(|(changed, _)| key < changed);
+            if let Some((key, sealed)) = stored.filter(|(key, _)| is_first(key)) {
+                let value = value::unseal(&key, sealed);
+                return Ok(Some((key, value)));
+            }
+            match changed {
+                None => return Ok(None),
+                Some((key, Some(value))) => return Ok(Some((key.clone(), Some(value.clone())))),
+                // It was removed.
+                Some((key, None)) => from = Cow::Owned(key::after(key)),
+            }
+        }
+    }
+
+    /// The first key of `from..to` that has changed since the last checkpoint, or is about to.
+    fn first_changed(&self, from: &[u8], to: &[u8]) -> Option<(&Key, &Option<Vec<u8>>)> {
+        let within = (Included(from), Excluded(to));
+        let active = self.active.range::<[u8], _>(within).next();
+        let frozen = self.frozen.as_deref();
+        let frozen = frozen.and_then(|frozen| frozen.range::<[u8], _>(within).next());
+        match (active, frozen) {
+            (Some(active), Some(frozen)) if frozen.0 < active.0 => Some(frozen),
+            (active, frozen) => active.or(frozen),
+        }
+    }
+
     /// Merges the layers as far as all of them have been read; and where to go on.
     fn scan_part(
         &self,
@@ -266,6 +303,11 @@ impl Index {
         let range = layer.range::<[u8], _>((Included(from), Excluded(to)));
         let mut present = range.filter(|(_, value)| value.is_some());
         present.nth(limit - 1).map(|(key, _)| key.clone())
+    }
+
+    /// Was a value put under this key since the last checkpoint began?
+    pub(crate) fn has_put(&self, key: &[u8]) -> bool {
+        matches!(self.active.get(key), Some(Some(_)))
     }
 
     /// Puts one value under a key, or nothing.
@@ -386,5 +428,51 @@ impl Index {
     /// The engine has what was frozen.
     pub(crate) fn thaw(&mut self) {
         self.frozen = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::memory::MemoryDisk;
+    use wire::splitmix64;
+
+    /// Few keys, put and removed at random in all layers: an engine, changes that a checkpoint is
+    /// writing, and later ones.
+    fn drawn(seed: &mut u64) -> Index {
+        let engine = Arc::new(MemoryDisk::new());
+        let mut index = Index::new(engine, Counters::default(), None);
+        for layer in 0..3_u8 {
+            for _ in 0..4 {
+                let key = vec![(splitmix64(seed) % 8) as u8];
+                let is_put = !splitmix64(seed).is_multiple_of(3);
+                index.raw_put(key, is_put.then(|| vec![layer]));
+            }
+            if layer == 0 {
+                let batch = index.freeze().unwrap();
+                index.engine().commit(&batch).unwrap();
+                index.thaw();
+            }
+            if layer == 1 {
+                index.freeze().unwrap();
+            }
+        }
+        index
+    }
+
+    #[test]
+    fn the_first_key_is_that_of_a_scan() {
+        let mut seed = 1;
+        for _ in 0..300 {
+            let index = drawn(&mut seed);
+            for from in 0..8_u8 {
+                for to in from..9 {
+                    let all = index.raw_scan(&[from], &[to], 1).unwrap();
+                    let first = index.raw_first(&[from], &[to]).unwrap();
+                    assert_eq!(first, all.into_iter().next(), "{from}..{to} of {index:?}");
+                }
+            }
+        }
     }
 }

@@ -103,7 +103,7 @@ impl Placed {
 }
 
 /// Numbers of the whole partition, and up to where of the log the index has it all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {
     /// The volume that it began with.
     pub(crate) volume: u32,

@@ -87,8 +87,7 @@ impl Index {
     ) -> Result<Option<Version>, StoreError> {
         for (volume, birth) in lineage {
             let (from, to) = key::versions(*volume, thing, *birth);
-            let found = self.raw_scan(&from, &to, 1)?;
-            if let Some((key, value)) = found.into_iter().next() {
+            if let Some((key, value)) = self.raw_first(&from, &to)? {
                 let version = value.and_then(|value| Version::of(&key, value));
                 return version.map(Some).ok_or_else(|| self.damaged(&key));
             }
@@ -192,10 +191,13 @@ impl Index {
             return self.raw_put(key, value);
         };
         let thing = key::thing(&key);
-        if let Some(born) = key::born(own, birth, thing) {
+        let key = key::version(own, thing, birth);
+        // Where it was put since the last checkpoint, so was the note of its birth.
+        if !self.has_put(&key)
+            && let Some(born) = key::born(own, birth, thing)
+        {
             self.raw_put(born, Some(Vec::new()));
         }
-        let key = key::version(own, thing, birth);
         let value = match value {
             None if !self.hides(volume, thing) => None,
             value => Some(Version::sealed(&key, value)),
@@ -219,7 +221,7 @@ impl Index {
             // There may be many births at which nothing was born.
             let (from_here, _) = key::born_from(volume, birth, &[]);
             let (_, end) = key::born_from(volume, last, &[]);
-            let Some((key, _)) = self.raw_scan(&from_here, &end, 1)?.into_iter().next() else {
+            let Some((key, _)) = self.raw_first(&from_here, &end)? else {
                 break;
             };
             let told = key::parts(&key).and_then(|parts| key::told_born(parts.detail));
