@@ -71,3 +71,27 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+#[test]
+fn a_tree_with_snapshots_is_measured_beside_one_without() {
+    if !real_system("bench-snapshots") {
+        return;
+    }
+    let scratch = Scratch::new("bench-snapshots");
+    let json = scratch.join("figures.json");
+    let words = "bench --cost-of-snapshots 3 --rounds 1 --files 40 --large-mib 8 --only create";
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut command = ariel(&words);
+    command.arg("--local").arg(scratch.path());
+    let output = run(command.arg("--json").arg(&json));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let figures = std::fs::read_to_string(&json).unwrap();
+    let figures: serde_json::Value = serde_json::from_str(&figures).unwrap();
+    assert_eq!(figures["beside"], "none");
+    for line in figures["figures"].as_array().unwrap() {
+        for side in ["local", "mount"] {
+            let values = line[side].as_array().unwrap();
+            assert!(matches!(&values[..], [value] if value.as_f64() > Some(0.0)));
+        }
+    }
+}
