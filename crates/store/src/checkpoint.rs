@@ -52,8 +52,11 @@ impl Checkpoints {
         }
     }
 
-    pub(crate) fn segments(&self) -> usize {
-        self.existing.len()
+    /// Segments on the disk, those that were begun since the last checkpoint included.
+    pub(crate) fn segments(&self, log: &Log) -> u64 {
+        let newest = self.existing.last().copied().unwrap_or(0);
+        let begun = log.end().segment.saturating_sub(newest);
+        self.existing.len() as u64 + u64::from(begun)
     }
 
     /// The first record that the engine does not have.
@@ -216,7 +219,7 @@ impl Store {
     }
 
     /// Every segment up to the last one exists or has been removed as dead.
-    fn note_segments(&mut self) {
+    pub(crate) fn note_segments(&mut self) {
         let last = self.log.end().segment;
         let existing = &mut self.checkpoints.existing;
         let newest = existing.last().copied().unwrap_or(0);

@@ -270,6 +270,7 @@ impl Store {
 
     /// Bytes of the log on the disk. A segment that cannot be measured counts as none.
     pub fn log_bytes(&mut self) -> u64 {
+        self.note_segments();
         let sealed: Vec<u32> = self.checkpoints.sealed(&self.log).collect();
         let bytes = |segment| self.len_of(segment).unwrap_or(0);
         let sealed: u64 = sealed.into_iter().map(bytes).sum();

@@ -470,7 +470,7 @@ impl Store {
             stable_records: syncer.stable(),
             changed_record: self.changed_record,
             appended_bytes: self.log.appended(),
-            segments: self.checkpoints.segments() as u64,
+            segments: self.checkpoints.segments(&self.log),
             kept_bytes: self.log.kept(Use::Change),
             live_bytes: index.live().values().sum(),
             cleaned_bytes: self.cleaner.moved_bytes,

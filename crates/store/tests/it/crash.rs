@@ -297,6 +297,34 @@ fn a_store_that_is_opened_many_times_stays_the_same() {
     }
 }
 
+/// The store tells the segments of its log and their bytes; the last one has some reserved.
+fn tells_its_log(store: &mut Store, disk: &MemoryDisk) -> u64 {
+    let of_log = |(name, len): (String, u64)| name.starts_with("log-").then_some(len);
+    let files: Vec<u64> = disk.files().into_iter().filter_map(of_log).collect();
+    let (log, told): (u64, u64) = (files.iter().sum(), store.log_bytes());
+    assert_eq!(store.stats().segments, files.len() as u64);
+    let reserved = log.checked_sub(told).expect("no more than there is");
+    assert!(reserved < small().segment_bytes, "{told} bytes of {log}");
+    told
+}
+
+#[test]
+fn the_log_is_told_whole_before_a_checkpoint_too() {
+    let disk = MemoryDisk::new();
+    let options = Options {
+        checkpoint_bytes: 1 << 30,
+        ..small()
+    };
+    let mut store = Store::create_in_memory(&disk, &options).unwrap();
+    let file = make(&mut store, root(), "file");
+    for i in 0..100 {
+        written(write(&mut store, file, i * 4_000, &bytes(i, 4_000)));
+    }
+    store.write_out().unwrap();
+    assert!(store.stats().segments > 10, "{:?}", store.stats());
+    assert!(tells_its_log(&mut store, &disk) > 400_000);
+}
+
 #[test]
 fn segments_that_nothing_uses_are_removed_and_mostly_dead_ones_are_cleaned() {
     let disk = MemoryDisk::new();
@@ -323,14 +351,7 @@ fn segments_that_nothing_uses_are_removed_and_mostly_dead_ones_are_cleaned() {
         on_disk < 4 * stats.live_bytes,
         "{on_disk} bytes for {stats:?}"
     );
-    // The room of the log, which removed segments take no more; the last one has some reserved.
-    let of_log = |(name, len): (String, u64)| name.starts_with("log-").then_some(len);
-    let log: u64 = disk.files().into_iter().filter_map(of_log).sum();
-    let told = store.log_bytes();
-    assert!(
-        told <= log && log - told < small().segment_bytes && told < stats.appended_bytes / 4,
-        "{told} bytes of {log}, {stats:?}"
-    );
+    assert!(tells_its_log(&mut store, &disk) < stats.appended_bytes / 4);
     assert_eq!(read_all(&mut store, kept), content);
     store.close().unwrap();
     disk.crash(Keep::Synced);
