@@ -32,7 +32,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
         }
         None if args.cost_of_security => cost_of_security(args, &local)?,
         None if args.cost_of_cooperation.is_some() => cost_of_cooperation(args, &local)?,
-        None if args.cost_of_snapshots > 0 => cost_of_snapshots(args, &local)?,
+        None if args.cost_of_snapshots.is_some() => cost_of_snapshots(args, &local)?,
         None => {
             let passage = match args.insecure_loopback {
                 true => Passage::Insecure,
@@ -97,7 +97,7 @@ fn cost_of_cooperation(args: &BenchArgs, local: &Path) -> Result<Report, Failure
 
 /// Measures a cell whose tree has snapshots and one whose tree has none, a round of each in turn.
 fn cost_of_snapshots(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
-    let kinds = [args.cost_of_snapshots, 0].map(|snapshots| Kind {
+    let kinds = [args.cost_of_snapshots.unwrap_or(0), 0].map(|snapshots| Kind {
         snapshots,
         ..Passage::Tls.into()
     });

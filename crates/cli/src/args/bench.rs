@@ -47,12 +47,11 @@ pub(crate) struct BenchArgs {
           conflicts_with_all = ["mount", "insecure_loopback", "cost_of_security"])]
     pub(crate) cost_of_cooperation: Option<Cooperation>,
     /// Compare a cell whose tree has so many snapshots, with a change between each two, with one
-    /// whose tree has none, in turn; 0: do not
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
-          value_parser = clap::value_parser!(u32).range(0..=10_000),
+    /// whose tree has none, in turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000),
           conflicts_with_all = ["mount", "insecure_loopback", "cost_of_security",
                                 "cost_of_cooperation"])]
-    pub(crate) cost_of_snapshots: u32,
+    pub(crate) cost_of_snapshots: Option<u32>,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
