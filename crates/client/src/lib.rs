@@ -286,6 +286,12 @@ impl Client {
         self.core.state().machine.known_mode_and_links(fid)
     }
 
+    /// Has this client seen an object lose its last name?
+    #[must_use]
+    pub fn has_lost_names(&self, fid: Fid) -> bool {
+        self.core.state().machine.has_lost_names(fid)
+    }
+
     /// Has the kernel been told of this object, and not said that it has forgotten it?
     #[must_use]
     pub fn has_handed(&self, fid: Fid) -> bool {

@@ -131,6 +131,15 @@ fn counted(trace: &Path, kind: &str) -> u64 {
         .unwrap()
 }
 
+/// Two files are removed, and one is replaced.
+fn remove_three(mount: &Mount) {
+    for name in ["removed", "shared"] {
+        fs::remove_file(mount.join(name)).unwrap();
+    }
+    fs::write(mount.join("new"), b"").unwrap();
+    fs::rename(mount.join("new"), mount.join("kept")).unwrap();
+}
+
 #[test]
 fn the_accesses_of_programs_on_a_mount_are_recorded_without_names() {
     const NAME: &str = "a-name-that-nobody-is-to-read";
@@ -143,7 +152,12 @@ fn the_accesses_of_programs_on_a_mount_are_recorded_without_names() {
     let (mount, other) = (cell.mount(), cell.mount());
     let file = mount.join(NAME);
     fs::write(&file, vec![7; 40_960]).unwrap();
-    fs::write(mount.join("removed"), vec![8; 4_096]).unwrap();
+    for name in ["removed", "shared", "kept"] {
+        fs::write(mount.join(name), vec![8; 4_096]).unwrap();
+    }
+    // The server knows these two by then, and another client has read them.
+    fs::read(other.join("shared")).unwrap();
+    fs::read(other.join("kept")).unwrap();
     fs::read(&file).unwrap();
     let trace = cell.scratch().join("one.trace");
     let recording = recorder(&mount, &trace, &["--key", "of the test"]);
@@ -155,7 +169,7 @@ fn the_accesses_of_programs_on_a_mount_are_recorded_without_names() {
     let mut appended = File::options().append(true).open(&file).unwrap();
     appended.write_all(&[9; 8_192]).unwrap();
     drop(appended);
-    fs::remove_file(mount.join("removed")).unwrap();
+    remove_three(&mount);
     let from_other = cell.scratch().join("two.trace");
     let of_other = recorder(
         &other,
@@ -167,8 +181,8 @@ fn the_accesses_of_programs_on_a_mount_are_recorded_without_names() {
     end(recording);
     assert_eq!(counted(&trace, "read"), 30);
     assert_eq!(counted(&trace, "write"), 2);
-    assert_eq!(counted(&trace, "open"), 4);
-    assert_eq!(counted(&trace, "delete"), 1);
+    assert_eq!(counted(&trace, "open"), 5);
+    assert_eq!(counted(&trace, "delete"), 3);
     assert_eq!(counted(&from_other, "read"), 12);
     let bytes = fs::read(&trace).unwrap();
     let has_name = bytes

@@ -183,7 +183,7 @@ impl Tree {
 
     /// The kernel forgets an object: a file without names is gone.
     pub(super) fn record_forget(&self, fid: Fid) {
-        if self.recording.is_on() && matches!(self.client.known_mode_and_links(fid), Some((_, 0))) {
+        if self.recording.is_on() && self.client.has_lost_names(fid) {
             self.recording.tell(Accessed::Remove, fid, (0, 0));
         }
     }

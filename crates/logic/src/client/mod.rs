@@ -255,6 +255,12 @@ impl Client {
         Some((attr.mode, attr.nlink))
     }
 
+    /// Has this client seen an object lose its last name?
+    pub fn has_lost_names(&self, fid: Fid) -> bool {
+        let node = self.nodes.get(&fid);
+        node.is_some_and(|node| node.unlinked || node.held().is_some_and(|attr| attr.nlink == 0))
+    }
+
     fn node(&mut self, fid: Fid) -> &mut Node {
         let forgotten = &self.forgotten;
         self.nodes
