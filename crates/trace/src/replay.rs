@@ -7,7 +7,8 @@
 use crate::access::{Op, Trace};
 use crate::count::{Counts, Level};
 use logic::peers::{
-    Client, Fate, Found, Lent, Name, Options, Peer, Policy, Server, Source, Spill, Step, keeper,
+    Arrival, Client, Fate, Found, Lent, Name, Options, Peer, Policy, Server, Source, Spill, Step,
+    keeper,
 };
 
 /// The options of a replay.
@@ -23,6 +24,12 @@ pub struct Setup {
 const MESSAGE: u64 = 1;
 const BLOCK: u64 = 2;
 const DISK: u64 = 2;
+
+/// The arrival of a block that was written.
+const ALONE: Arrival = Arrival {
+    last: true,
+    again: false,
+};
 
 struct Fleet<'a> {
     trace: &'a Trace,
@@ -83,7 +90,7 @@ impl Fleet<'_> {
             Found::Here => self.count(client, Level::Local),
             Found::Away => {
                 self.answered_by_peer(client, 2);
-                self.fill(client, name, false, Fate::Own);
+                self.fill(client, name, Arrival::default(), Fate::Own);
             }
             Found::Nowhere => {
                 if self.policy == Policy::Hash && self.answered_by_keeper(client, name) {
@@ -114,7 +121,7 @@ impl Fleet<'_> {
             false => self.answered_by_peer(client, 2),
         }
         self.server.on_got(client, name);
-        self.fill(client, name, false, Fate::Own);
+        self.fill(client, name, Arrival::default(), Fate::Own);
         true
     }
 
@@ -125,19 +132,24 @@ impl Fleet<'_> {
         if let Some(told) = answer.told {
             self.tell(told.peer, told.name, told.last);
         }
-        self.client(client).on_apart(answer.apart);
         for (name, last) in answer.notices.into_iter().flatten() {
             self.client(client).on_told(name, last);
         }
-        match answer.source {
+        let lent = match answer.source {
+            Source::Peer(peer) => self.lent(peer, name),
+            Source::Memory | Source::Disk => None,
+        };
+        let again = match answer.source {
             Source::Memory => {
                 self.count(client, Level::Server);
                 self.counts.messages += 2;
                 self.counts.load.memory += 2 * MESSAGE + BLOCK;
+                true
             }
-            Source::Peer(peer) if self.lent(peer, name) => {
+            Source::Peer(_) if lent.is_some() => {
                 self.answered_by_peer(client, 3);
                 self.counts.load.forwarded += 2 * MESSAGE;
+                lent == Some(true)
             }
             Source::Peer(_) | Source::Disk => {
                 self.count(client, Level::Disk);
@@ -145,28 +157,30 @@ impl Fleet<'_> {
                 self.counts.load.disk += 2 * MESSAGE + BLOCK + DISK;
                 let spill = self.server.loaded(now, name);
                 self.spill(spill);
+                false
             }
-        }
-        self.fill(client, name, answer.last, answer.fate);
+        };
+        let last = answer.last;
+        self.fill(client, name, Arrival { last, again }, answer.fate);
     }
 
-    /// The server asks a client to send a block to another one.
-    fn lent(&mut self, peer: Peer, name: Name) -> bool {
+    /// The server asks a client to send a block to another one. Does that make its second use?
+    fn lent(&mut self, peer: Peer, name: Name) -> Option<bool> {
         if self.policy == Policy::Central {
-            return true;
+            return Some(false);
         }
         match self.client(peer).lend(name) {
-            Lent::Copied => true,
+            Lent::Copied { again } => Some(again),
             Lent::Gone => {
                 self.dropped(peer, name);
-                true
+                Some(false)
             }
             Lent::Missing => {
                 self.counts.wrong_hints += 1;
                 self.counts.messages += 2;
                 self.counts.load.other += 2 * MESSAGE;
                 self.dropped(peer, name);
-                false
+                None
             }
         }
     }
@@ -194,7 +208,7 @@ impl Fleet<'_> {
         match self.policy {
             Policy::Hash => self.client(to).manage(now, name),
             Policy::Fleet => {
-                let step = self.client(to).park(now, name, 1);
+                let step = self.client(to).park(now, name, 1, false);
                 self.carry_out(to, step);
             }
             _ => {}
@@ -202,9 +216,9 @@ impl Fleet<'_> {
     }
 
     /// A block comes into a client's memory; then others do what follows from that.
-    fn fill(&mut self, client: Peer, name: Name, last: bool, fate: Fate) {
+    fn fill(&mut self, client: Peer, name: Name, arrival: Arrival, fate: Fate) {
         let now = self.now;
-        let step = self.client(client).filled(now, name, last, fate);
+        let step = self.client(client).filled(now, name, arrival, fate);
         self.carry_out(client, step);
     }
 
@@ -243,6 +257,7 @@ impl Fleet<'_> {
                     to,
                     chances,
                     last,
+                    fresh,
                 } => {
                     self.counts.moved += 1;
                     self.counts.messages += 1;
@@ -250,7 +265,7 @@ impl Fleet<'_> {
                     for name in last.into_iter().flatten() {
                         self.client(to).on_told(name, true);
                     }
-                    let step = self.client(to).park(now, name, chances);
+                    let step = self.client(to).park(now, name, chances, fresh);
                     let oldest = self.client(to).oldest();
                     self.client(at).on_taken(to, oldest);
                     at = to;
@@ -273,7 +288,7 @@ impl Fleet<'_> {
         self.spill(spill);
         match had {
             true => drop(self.client(client).read(now, name)),
-            false => self.fill(client, name, true, fate),
+            false => self.fill(client, name, ALONE, fate),
         }
     }
 

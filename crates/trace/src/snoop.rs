@@ -4,7 +4,7 @@
 //! file before it uses cached blocks of it, but not again within three seconds.
 
 use crate::access::{Access, Op};
-use logic::peers::{Client, Fate, Found, Name, Options, Policy};
+use logic::peers::{Arrival, Client, Fate, Found, Name, Options, Policy};
 use std::collections::HashMap;
 
 /// The blocks of the caches that swallow hits: 2 MiB.
@@ -64,7 +64,7 @@ impl<I: Iterator<Item = Access>> Iterator for Snoop<I> {
             let client = &mut self.clients[access.client as usize];
             let found = client.read(self.now, name);
             if found == Found::Nowhere {
-                client.filled(self.now, name, false, Fate::Own);
+                client.filled(self.now, name, Arrival::default(), Fate::Own);
             }
             match (access.op, found) {
                 (Op::Read, Found::Nowhere) => {

@@ -5,7 +5,6 @@
 //! block that moves makes at most one other one go. A decision that needs the server is a
 //! [`Step`] whose answer comes back later; until then the block is nowhere but in the room's hands.
 
-use super::fleet::Uses;
 use super::server::Fate;
 use super::shelf::Shelf;
 use super::weighted::{CANDIDATES, Oldest};
@@ -28,6 +27,15 @@ pub enum Found {
     Away,
     /// Others have to be asked.
     Nowhere,
+}
+
+/// How a block came that a client has asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// No other client has it.
+    pub last: bool,
+    /// It was new to the fleet, and this is its second use (`Fleet`).
+    pub again: bool,
 }
 
 /// An action that a client wants done.
@@ -56,6 +64,8 @@ pub enum Step {
         chances: u8,
         /// Of the receiver's own blocks, some that it alone has, as the server knows.
         last: [Option<Name>; CANDIDATES],
+        /// It was not used since it came (`Fleet`).
+        fresh: bool,
     },
     /// Send the block to the machine that lends its memory.
     Away {
@@ -79,11 +89,8 @@ pub struct Client {
     pub(super) lots: u64,
     /// How old the blocks are of the client that took a block from here last.
     pub(super) heard: Option<(Peer, Oldest)>,
-    /// New blocks are kept apart (`Fleet`).
-    pub(super) apart: bool,
-    /// Hits that the server's sample needs, and which these are.
-    pub(super) uses: Uses,
-    pub(super) sampled: u32,
+    /// The block that the server was offered last (`Fleet`).
+    pub(super) offered: Option<Name>,
 }
 
 impl Client {
@@ -97,9 +104,7 @@ impl Client {
             away: Shelf::new(used(Policy::Direct, options.away_blocks)),
             arriving: VecDeque::new(),
             heard: None,
-            apart: false,
-            uses: Uses::default(),
-            sampled: fleet::sampled(options),
+            offered: None,
             lots: options.seed ^ wire::mix64(u64::from(me) + 1),
             options: options.clone(),
             me,
@@ -111,10 +116,7 @@ impl Client {
         if let Some(slot) = self.own.find(name) {
             let list = match self.options.policy {
                 Policy::Weighted => self.own.entry(slot).list,
-                Policy::Fleet => {
-                    fleet::on_hit(self, name);
-                    fleet::used(self.own.entry(slot).list)
-                }
+                Policy::Fleet => fleet::used(self.own.entry(slot).list),
                 _ => {
                     // The chances of a parked block count anew from its next eviction on.
                     let entry = self.own.entry_mut(slot);
@@ -140,9 +142,9 @@ impl Client {
         }
     }
 
-    /// A block that it asked for has come. `last`: nobody else had it; `fate`: that of the block
-    /// which it offered, as the server has decided.
-    pub fn filled(&mut self, now: u32, name: Name, last: bool, fate: Fate) -> Step {
+    /// A block that it asked for has come. `fate`: what the server has decided about the one that
+    /// it offered.
+    pub fn filled(&mut self, now: u32, name: Name, arrival: Arrival, fate: Fate) -> Step {
         if let Some(slot) = self.own.find(name) {
             self.own.touch(now, slot, COPIES);
             return Step::Done;
@@ -151,8 +153,8 @@ impl Client {
             self.away.remove(slot);
         }
         let list = match self.options.policy {
-            Policy::Fleet => fleet::list(self, last),
-            Policy::Weighted if last => LAST,
+            Policy::Fleet => fleet::list(self, arrival),
+            Policy::Weighted if arrival.last => LAST,
             _ => COPIES,
         };
         let step = if self.own.is_full() {
@@ -172,20 +174,15 @@ impl Client {
         step
     }
 
-    /// The server says whether new blocks are to be kept apart (`Fleet`).
-    pub fn on_apart(&mut self, apart: bool) {
-        self.apart = apart;
-    }
-
-    /// Another client parks a block here.
-    pub fn park(&mut self, now: u32, name: Name, chances: u8) -> Step {
+    /// Another client parks a block here, which may be new to the fleet.
+    pub fn park(&mut self, now: u32, name: Name, chances: u8, fresh: bool) -> Step {
         if self.own.find(name).is_some() {
             // It was no last copy after all: one is enough.
             return Step::Drop(name);
         }
         match self.options.policy {
             Policy::Weighted => weighted::park(self, now, name),
-            Policy::Fleet => fleet::park(self, now, name),
+            Policy::Fleet => fleet::park(self, now, name, fresh),
             _ => {
                 self.arriving.push_back((name, chances));
                 if self.arriving.len() > 1 {
@@ -212,6 +209,7 @@ impl Client {
                 to,
                 chances: 1,
                 last: [None; CANDIDATES],
+                fresh: false,
             },
             None => Step::Drop(name),
         }
@@ -234,10 +232,10 @@ impl Client {
                 if entry.list == LAST {
                     self.own.shift(slot, COPIES);
                 }
-                Lent::Copied
+                Lent::Copied { again: false }
             }
             Policy::Weighted | Policy::Fleet => weighted::lend(self, slot),
-            _ => Lent::Copied,
+            _ => Lent::Copied { again: false },
         }
     }
 
@@ -320,7 +318,10 @@ pub enum Lent {
     /// It is not here: the hint was wrong.
     Missing,
     /// It was sent and stays here.
-    Copied,
+    Copied {
+        /// It was not used since it came (`Fleet`).
+        again: bool,
+    },
     /// It was sent and is here no longer.
     Gone,
 }

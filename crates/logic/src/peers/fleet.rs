@@ -11,18 +11,24 @@
 //!   up while the server still has it becomes the server's to keep.
 //! - A client gives up a copy rather than a last copy that lay unused for up to twice as long,
 //!   and to make room for a last copy of another client nearly always.
-//! - When the fleet would do better so ([`Shadow`](super::shadow::Shadow)), new blocks are kept
-//!   apart in a tenth of each memory until they are used again: a scan, or a set that is
-//!   larger than all memory, then does not push out what is there.
+//! - A block that is new to the fleet stays apart, in a tenth of the memory, until it is used
+//!   again: a scan, or a set that is larger than all memory, then does not push out what is there.
+//!   The tenth is that of all memory: what leaves that of one client goes to another one that has
+//!   room in its own, or older blocks. A second use may be that of another client; what has been
+//!   used again stays where it is, and further readers have it as they have new blocks.
 
-use super::client::{COPIES, Client, LAST, Step};
+use super::client::{Arrival, COPIES, Client, LAST, Step};
 use super::server::Fate;
-use super::shadow::{FRESH_PART, is_sampled, sample_bits};
-use super::weighted::{self, Oldest};
-use super::{Name, Options, Peer};
+use super::weighted::{self, NEVER, Oldest};
+use super::{Name, Peer};
 
-/// The list of new blocks, where they are kept apart.
+/// The list of new blocks.
 pub(super) const FRESH: u8 = 2;
+
+/// New blocks have a tenth of the memory ...
+const FRESH_PART: usize = 10;
+/// ... but so many at least: in a tenth of a small memory nothing is used again.
+const FRESH_LEAST: usize = 64;
 
 /// Which parts are in use: each can be left out, to see what it is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,12 @@ pub struct Parts {
     pub copies_weigh: u32,
     /// ... and so many where it makes room for a last copy of another client.
     pub others_weigh: u32,
-    /// New blocks are kept apart when that is better.
+    /// New blocks are kept apart.
     pub apart: bool,
+    /// New blocks of one client go to the room for new blocks of others.
+    pub spread: bool,
+    /// The second use of a block may be that of another client.
+    pub again: bool,
 }
 
 impl Default for Parts {
@@ -47,32 +57,9 @@ impl Default for Parts {
             copies_weigh: 32,
             others_weigh: 1024,
             apart: true,
+            spread: true,
+            again: true,
         }
-    }
-}
-
-/// How many uses a client tells at once.
-const TOLD: usize = 6;
-
-/// Uses of sampled blocks that the server has not seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uses {
-    names: [u64; TOLD],
-    count: u8,
-}
-
-impl Uses {
-    /// More than there is room for are not told.
-    pub(super) fn push(&mut self, name: Name) {
-        if let Some(free) = self.names.get_mut(usize::from(self.count)) {
-            *free = name.0;
-            self.count += 1;
-        }
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
-        let told = &self.names[..usize::from(self.count)];
-        told.iter().copied().map(Name)
     }
 }
 
@@ -85,8 +72,6 @@ pub struct Offer {
     pub(super) oldest: Oldest,
     /// The same of a client that it has sent a block to, as that one has answered.
     pub(super) heard: Option<(Peer, Oldest)>,
-    /// Hits in its memory, for the server's sample.
-    pub(super) uses: Uses,
 }
 
 /// A block that would go.
@@ -96,68 +81,61 @@ pub struct Offered {
     pub name: Name,
     /// When it was used last.
     pub stamp: u32,
-    /// It was not used since it came, and is not to stand in anybody's way.
+    /// It was not used since it came.
     pub fresh: bool,
 }
 
-/// All memory of a fleet.
-pub(super) fn all_blocks(options: &Options) -> usize {
-    options.own_blocks * usize::from(options.clients) + options.server_blocks
+/// Are there as many new blocks here as there should be?
+fn has_enough_new(client: &Client) -> bool {
+    let room = (client.own.capacity() / FRESH_PART).max(FRESH_LEAST);
+    client.own.length(FRESH) >= room
 }
 
-/// A hit, which the server is told if it is in its sample.
-pub(super) fn on_hit(client: &mut Client, name: Name) {
-    if client.options.parts.apart && is_sampled(name, client.sampled) {
-        client.uses.push(name);
+/// When the oldest new block was used; free room, and room for new blocks, are older than that.
+pub(super) fn oldest_new(client: &Client) -> u32 {
+    match client.own.oldest(FRESH) {
+        _ if !has_enough_new(client) => 1,
+        oldest => oldest.map_or(NEVER, |slot| client.own.entry(slot).stamp),
     }
-}
-
-/// Which names clients tell the server of.
-pub(super) fn sampled(options: &Options) -> u32 {
-    sample_bits(all_blocks(options))
 }
 
 /// The block that goes; `of_copies`: how the ages of copies count.
 fn victim(client: &Client, now: u32, of_copies: u32) -> Option<u32> {
-    let fresh = client.own.oldest(FRESH);
-    let many = client.own.length(FRESH) * FRESH_PART >= client.own.capacity();
-    if client.apart && many && fresh.is_some() {
-        return fresh;
-    }
-    let other = weighted::victim(client, now, u64::from(of_copies));
-    // Blocks that were kept apart once are as good as last copies.
-    match (fresh, other) {
-        (Some(fresh), Some(other)) if !client.apart => {
-            let older = client.own.entry(fresh).stamp < client.own.entry(other).stamp;
-            Some(if older { fresh } else { other })
-        }
-        (fresh, other) => other.or(fresh),
-    }
+    let fresh = client.own.oldest(FRESH).filter(|_| has_enough_new(client));
+    fresh.or_else(|| used_victim(client, now, of_copies))
+}
+
+/// The same of those that were used again, if there are any.
+fn used_victim(client: &Client, now: u32, of_copies: u32) -> Option<u32> {
+    let used = weighted::victim(client, now, u64::from(of_copies));
+    used.or(client.own.oldest(FRESH))
 }
 
 pub(super) fn offer(client: &mut Client, now: u32) -> Option<Offer> {
     let goes =
         victim(client, now, client.options.parts.copies_weigh).filter(|_| client.own.is_full());
+    client.offered = goes.map(|slot| client.own.entry(slot).name);
     let block = goes.map(|slot| {
         let entry = client.own.entry(slot);
         Offered {
             name: entry.name,
             stamp: entry.stamp,
-            fresh: client.apart && entry.list == FRESH,
+            fresh: entry.list == FRESH,
         }
     });
     Some(Offer {
         block,
         oldest: weighted::oldest(client),
         heard: client.heard.take(),
-        uses: core::mem::take(&mut client.uses),
     })
 }
 
 /// The list for a block that has come.
-pub(super) fn list(client: &Client, last: bool) -> u8 {
-    match last {
-        _ if client.apart && client.own.is_full() => FRESH,
+pub(super) fn list(client: &Client, arrival: Arrival) -> u8 {
+    let parts = client.options.parts;
+    let used = arrival.again && parts.again;
+    match arrival.last {
+        _ if parts.apart && client.own.is_full() && !used => FRESH,
         true => LAST,
         false => COPIES,
     }
@@ -170,27 +148,42 @@ pub(super) fn used(list: u8) -> u8 {
 
 /// The server has said what becomes of the block that was offered.
 pub(super) fn evict(client: &mut Client, now: u32, fate: Fate) -> Step {
-    let Some(slot) = victim(client, now, client.options.parts.copies_weigh) else {
+    // It is that one, whatever the server has said of others since.
+    let offered = client.offered.take();
+    let offered = offered.and_then(|name| client.own.find(name));
+    let Some(slot) = offered.or_else(|| victim(client, now, client.options.parts.copies_weigh))
+    else {
         return Step::Done;
     };
+    let fresh = client.own.entry(slot).list == FRESH;
     let name = client.own.remove(slot);
     match fate {
-        Fate::Park { to, last } => Step::Park {
+        Fate::Park { to, last } if offered.is_some() => Step::Park {
             name,
             to,
             chances: 1,
             last,
+            fresh,
         },
         _ => Step::Drop(name),
     }
 }
 
 /// A last copy of another client comes.
-pub(super) fn park(client: &mut Client, now: u32, name: Name) -> Step {
-    let step = match victim(client, now, client.options.parts.others_weigh) {
-        Some(slot) if client.own.is_full() => Step::Drop(client.own.remove(slot)),
+pub(super) fn park(client: &mut Client, now: u32, name: Name, fresh: bool) -> Step {
+    let weigh = client.options.parts.others_weigh;
+    let full = client.own.is_full();
+    let goes = match fresh {
+        true => victim(client, now, weigh),
+        false => used_victim(client, now, weigh),
+    };
+    let step = match goes {
+        Some(slot) if full => Step::Drop(client.own.remove(slot)),
         _ => Step::Done,
     };
-    client.own.insert(now, name, LAST);
+    // Free room is for anything.
+    client
+        .own
+        .insert(now, name, if fresh && full { FRESH } else { LAST });
     step
 }

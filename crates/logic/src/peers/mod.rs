@@ -27,13 +27,12 @@ mod hash;
 mod hints;
 mod nchance;
 mod server;
-mod shadow;
 mod shelf;
 mod table;
 mod weighted;
 
-pub use client::{Client, Found, Lent, Step};
-pub use fleet::{Offer, Offered, Parts, Uses};
+pub use client::{Arrival, Client, Found, Lent, Step};
+pub use fleet::{Offer, Offered, Parts};
 pub use hash::keeper;
 pub use hints::{Hints, NAMED};
 pub use server::{Answer, Fate, NOTICES, Server, Source, Spill, Told};

@@ -40,6 +40,7 @@ fn pass_on(client: &mut Client, name: Name, chances: u8) -> Step {
             to,
             chances,
             last: [None; CANDIDATES],
+            fresh: false,
         },
         _ => Step::Drop(name),
     }

@@ -4,10 +4,9 @@
 //! Guarantees: its own memory is looked at first, then the clients', the disk last; a client is
 //! asked only for what it has said that it has.
 
-use super::shadow::Shadow;
 use super::shelf::Shelf;
 use super::weighted::{self, CANDIDATES, Places};
-use super::{Hints, Name, Offer, Options, Peer, Policy, central, fleet, greedy, hash};
+use super::{Hints, Name, Offer, Options, Peer, Policy, central, greedy, hash};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -57,8 +56,6 @@ pub struct Answer {
     pub fate: Fate,
     /// Somebody is to learn whether it is the only one.
     pub told: Option<Told>,
-    /// New blocks are to be kept apart (`Fleet`).
-    pub apart: bool,
     /// News for the asker, on the way, of blocks that it has (`Fleet`).
     pub notices: [Option<(Name, bool)>; NOTICES],
 }
@@ -97,7 +94,6 @@ pub struct Server {
     managed: Shelf,
     hints: Hints,
     places: Places,
-    shadow: Shadow,
     /// For each client: blocks that it alone has now, and blocks that it has no longer alone.
     notices: Vec<VecDeque<(Name, bool)>>,
 }
@@ -118,7 +114,6 @@ impl Server {
             managed: Shelf::new(managed),
             hints: Hints::new(options.hints),
             places: Places::new(options.clients, of_copies),
-            shadow: Shadow::new(fleet::all_blocks(options)),
             notices: vec![VecDeque::new(); usize::from(options.clients)],
             options: options.clone(),
         }
@@ -142,13 +137,11 @@ impl Server {
             _ => None,
         };
         self.hints.add(name, client);
-        self.see(name);
         Answer {
             source,
             last: others == 0,
             fate,
             told,
-            apart: self.shadow.apart,
             notices: self.take_notices(client),
         }
     }
@@ -195,9 +188,6 @@ impl Server {
         if let Some((peer, oldest)) = offer.heard {
             self.places.hear(peer, oldest);
         }
-        for name in offer.uses.names() {
-            self.see(name);
-        }
         let Some(block) = offer.block else {
             return Fate::Own;
         };
@@ -210,12 +200,14 @@ impl Server {
             }
             return Fate::Drop;
         }
-        // A block that nobody has used again is worth free room alone.
-        let age = match block.fresh {
-            true => now,
-            false => now.saturating_sub(block.stamp),
+        let age = now.saturating_sub(block.stamp);
+        let to = match block.fresh {
+            true if self.options.parts.spread => self.places.for_new(client, block.stamp),
+            // It is worth free room alone.
+            true => self.place(now, client, now),
+            false => self.place(now, client, age),
         };
-        match self.place(now, client, age) {
+        match to {
             Some(to) if self.options.parts.placed => {
                 let last = self.last_of(to);
                 Fate::Park { to, last }
@@ -229,13 +221,6 @@ impl Server {
     fn last_of(&self, peer: Peer) -> [Option<Name>; CANDIDATES] {
         let next = self.places.next(peer);
         next.map(|name| name.filter(|name| self.hints.count(*name) == 1))
-    }
-
-    /// A use somewhere in the fleet, for the sample.
-    fn see(&mut self, name: Name) {
-        if self.options.policy == Policy::Fleet && self.options.parts.apart {
-            self.shadow.used(name);
-        }
     }
 
     /// A client with a block that is worth less than a last copy that lay unused for so long.
@@ -255,7 +240,7 @@ impl Server {
         let spill = if self.memory.is_full() {
             let exclusive = self.options.policy == Policy::Fleet && self.options.parts.exclusive;
             let oldest = match exclusive {
-                true if self.shadow.apart => {
+                true if self.options.parts.apart => {
                     self.memory.oldest(COPIED).or(self.memory.oldest(SOLE))
                 }
                 true => self.least_valuable(now),
@@ -307,7 +292,6 @@ impl Server {
             Some(offer) => self.judge(now, client, offer),
             None => Fate::Own,
         };
-        self.see(name);
         self.invalidate(name);
         self.hints.add(name, client);
         (fate, self.loaded(now, name))

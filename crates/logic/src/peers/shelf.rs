@@ -26,12 +26,7 @@ pub(super) struct Entry {
     pub(super) list: u8,
     /// Known to be the only copy in the memory of a client.
     pub(super) last: bool,
-    /// Uses since it came, up to [`USES`].
-    pub(super) uses: u8,
 }
-
-/// More uses than these are not counted.
-pub(super) const USES: u8 = 3;
 
 #[derive(Clone, Copy)]
 struct Ends {
@@ -124,7 +119,6 @@ impl Shelf {
             stamp: now,
             list,
             last: false,
-            uses: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -145,7 +139,6 @@ impl Shelf {
     pub(super) fn touch(&mut self, now: u32, slot: u32, list: u8) {
         let entry = &mut self.entries[slot as usize];
         entry.stamp = now;
-        entry.uses = (entry.uses + 1).min(USES);
         if entry.list == list && entry.newer == NONE {
             return;
         }

@@ -9,8 +9,21 @@ fn options(policy: Policy, clients: Peer, blocks: usize) -> Options {
     Options::new(policy, clients, blocks, 4)
 }
 
+const ALONE: Arrival = Arrival {
+    last: true,
+    again: false,
+};
+
 fn fill(client: &mut Client, now: u32, name: u64) -> Step {
-    client.filled(now, Name(name), true, Fate::Own)
+    client.filled(now, Name(name), ALONE, Fate::Own)
+}
+
+/// The arrival of a block that was not lent.
+fn arrival(answer: &Answer) -> Arrival {
+    Arrival {
+        last: answer.last,
+        again: answer.source == Source::Memory,
+    }
 }
 
 #[test]
@@ -34,8 +47,8 @@ fn nchance_asks_then_passes_the_last_copy_on() {
 #[test]
 fn nchance_gives_a_parked_block_n_chances() {
     let mut client = Client::new(&options(Policy::NChance, 3, 2), 0);
-    assert_eq!(client.park(1, Name(1), 2), Step::Done);
-    assert_eq!(client.park(2, Name(2), 1), Step::Done);
+    assert_eq!(client.park(1, Name(1), 2, false), Step::Done);
+    assert_eq!(client.park(2, Name(2), 1, false), Step::Done);
     let passed = fill(&mut client, 3, 3);
     assert!(
         matches!(
@@ -61,12 +74,12 @@ fn nchance_makes_room_with_its_oldest_duplicate_and_nothing_ripples() {
     for (now, name) in [(1, 1), (2, 2), (3, 3)] {
         fill(&mut client, now, name);
     }
-    assert_eq!(client.park(4, Name(9), 2), Step::Ask(Name(1)));
+    assert_eq!(client.park(4, Name(9), 2, false), Step::Ask(Name(1)));
     assert_eq!(client.answered(4, Name(1), true), Step::Ask(Name(2)));
     assert_eq!(client.answered(4, Name(2), false), Step::Drop(Name(2)));
     assert!(client.has(Name(1)) && client.has(Name(9)));
     // Block 1 is known by now, so only block 3 is asked about; then the parked one goes.
-    assert_eq!(client.park(5, Name(8), 2), Step::Ask(Name(3)));
+    assert_eq!(client.park(5, Name(8), 2, false), Step::Ask(Name(3)));
     assert_eq!(client.answered(5, Name(3), true), Step::Drop(Name(9)));
     assert_eq!(client.blocks(), (3, 1));
 }
@@ -74,7 +87,7 @@ fn nchance_makes_room_with_its_oldest_duplicate_and_nothing_ripples() {
 #[test]
 fn nchance_counts_the_chances_anew_after_a_use() {
     let mut client = Client::new(&options(Policy::NChance, 3, 1), 0);
-    client.park(1, Name(1), 1);
+    client.park(1, Name(1), 1, false);
     assert_eq!(client.read(2, Name(1)), Found::Here);
     let passed = fill(&mut client, 3, 2);
     assert!(
@@ -86,10 +99,10 @@ fn nchance_counts_the_chances_anew_after_a_use() {
 #[test]
 fn a_parked_block_moves_to_its_reader() {
     let mut client = Client::new(&options(Policy::NChance, 3, 2), 0);
-    client.park(1, Name(1), 2);
+    client.park(1, Name(1), 2, false);
     fill(&mut client, 2, 2);
     assert_eq!(client.lend(Name(1)), Lent::Gone);
-    assert_eq!(client.lend(Name(2)), Lent::Copied);
+    assert_eq!(client.lend(Name(2)), Lent::Copied { again: false });
     assert_eq!(client.lend(Name(3)), Lent::Missing);
 }
 
@@ -158,12 +171,12 @@ fn hash_keeps_under_the_name() {
 #[test]
 fn weighted_gives_up_a_copy_before_an_older_last_copy() {
     let mut client = Client::new(&options(Policy::Weighted, 2, 2), 0);
-    client.filled(1, Name(1), true, Fate::Own);
-    client.filled(10, Name(2), false, Fate::Own);
+    client.filled(1, Name(1), ALONE, Fate::Own);
+    client.filled(10, Name(2), Arrival::default(), Fate::Own);
     assert_eq!(fill(&mut client, 20, 3), Step::Drop(Name(2)));
     // Block 1 is 99 times as old as a copy of block 3 would be.
     client.on_told(Name(3), false);
-    let step = client.filled(21, Name(4), true, Fate::Own);
+    let step = client.filled(21, Name(4), ALONE, Fate::Own);
     assert_eq!(
         step,
         Step::Place {
@@ -182,7 +195,7 @@ fn fleet_places_a_last_copy_where_the_oldest_block_lies_without_a_question() {
     let mut get = |now: u32, of: usize, name: u64| {
         let offer = clients[of].offer(now);
         let answer = server.miss(now, of as Peer, Name(name), offer);
-        clients[of].filled(now, Name(name), answer.last, answer.fate)
+        clients[of].filled(now, Name(name), arrival(&answer), answer.fate)
     };
     for (now, of, name) in [
         (1, 1, 1),
@@ -215,7 +228,7 @@ fn fleet_drops_a_copy_that_another_client_has() {
     for (now, of, name) in [(1, 0, 1), (2, 1, 1), (3, 1, 2), (4, 1, 3)] {
         let offer = clients[of].offer(now);
         let answer = server.miss(now, of as Peer, Name(name), offer);
-        steps.push(clients[of].filled(now, Name(name), answer.last, answer.fate));
+        steps.push(clients[of].filled(now, Name(name), arrival(&answer), answer.fate));
     }
     assert_eq!(steps.last(), Some(&Step::Drop(Name(1))));
     assert!(clients[0].has(Name(1)) && clients[1].has(Name(2)));
@@ -246,17 +259,17 @@ fn the_hints_are_right_while_all_is_told() {
             match answer.source {
                 Source::Peer(peer) => match clients[usize::from(peer)].lend(name) {
                     Lent::Gone => assert_eq!(server.on_dropped(peer, name), None),
-                    lent => assert_eq!(lent, Lent::Copied, "{policy:?}"),
+                    lent => assert!(matches!(lent, Lent::Copied { .. }), "{policy:?}"),
                 },
                 Source::Memory => {}
                 Source::Disk => {
                     if let Some(Spill { name, to }) = server.loaded(now, name) {
-                        let step = clients[usize::from(to)].park(now, name, 1);
+                        let step = clients[usize::from(to)].park(now, name, 1, false);
                         carry_out(&mut server, &mut clients, now, to, step);
                     }
                 }
             }
-            let step = clients[usize::from(me)].filled(now, name, answer.last, answer.fate);
+            let step = clients[usize::from(me)].filled(now, name, arrival(&answer), answer.fate);
             carry_out(&mut server, &mut clients, now, me, step);
             let has = |client: &&Client| client.has(name);
             assert_eq!(
@@ -295,10 +308,17 @@ fn carry_out(server: &mut Server, clients: &mut [Client], now: u32, me: Peer, fi
                 clients[usize::from(at)].placed(name, to)
             }
             Step::Park {
-                name, to, chances, ..
+                name,
+                to,
+                chances,
+                last,
+                fresh,
             } => {
                 server.on_moved(name, at, to);
-                let step = clients[usize::from(to)].park(now, name, chances);
+                for name in last.into_iter().flatten() {
+                    clients[usize::from(to)].on_told(name, true);
+                }
+                let step = clients[usize::from(to)].park(now, name, chances, fresh);
                 let oldest = clients[usize::from(to)].oldest();
                 clients[usize::from(at)].on_taken(to, oldest);
                 at = to;
@@ -306,4 +326,124 @@ fn carry_out(server: &mut Server, clients: &mut [Client], now: u32, me: Peer, fi
             }
         };
     }
+}
+
+/// A fleet under `Fleet`, whose steps are carried out at once.
+struct Machines {
+    server: Server,
+    clients: Vec<Client>,
+    now: u32,
+}
+
+impl Machines {
+    fn new(clients: Peer, blocks: usize, server: usize) -> Self {
+        let options = Options::new(Policy::Fleet, clients, blocks, server);
+        Self {
+            server: Server::new(&options),
+            clients: (0..clients).map(|me| Client::new(&options, me)).collect(),
+            now: 0,
+        }
+    }
+
+    /// A client reads a block. Where it was.
+    fn read(&mut self, me: Peer, name: u64) -> Option<Source> {
+        self.now += 1;
+        let (now, name) = (self.now, Name(name));
+        let at = usize::from(me);
+        if self.clients[at].read(now, name) == Found::Here {
+            return None;
+        }
+        let offer = self.clients[at].offer(now);
+        let answer = self.server.miss(now, me, name, offer);
+        for (name, last) in answer.notices.into_iter().flatten() {
+            self.clients[at].on_told(name, last);
+        }
+        let again = match answer.source {
+            Source::Memory => true,
+            Source::Peer(peer) => {
+                self.clients[usize::from(peer)].lend(name) == Lent::Copied { again: true }
+            }
+            Source::Disk => {
+                assert_eq!(self.server.loaded(now, name), None);
+                false
+            }
+        };
+        let last = answer.last;
+        let step = self.clients[at].filled(now, name, Arrival { last, again }, answer.fate);
+        carry_out(&mut self.server, &mut self.clients, now, me, step);
+        Some(answer.source)
+    }
+}
+
+#[test]
+fn fleet_keeps_what_was_used_twice_when_a_client_scans() {
+    let mut fleet = Machines::new(2, 640, 0);
+    for name in 0..1280 {
+        fleet.read((name / 640) as Peer, name);
+    }
+    for name in 10_000..30_000 {
+        fleet.read(0, name);
+    }
+    // New blocks have a tenth of each memory; the rest is what was there.
+    let has = |name: u64| fleet.clients.iter().any(|client| client.has(Name(name)));
+    let kept = (0..1280).filter(|name| has(*name));
+    assert_eq!(kept.count(), 1280 - 128);
+}
+
+#[test]
+fn fleet_gives_the_new_blocks_of_one_client_the_room_for_new_ones_of_all() {
+    let mut fleet = Machines::new(4, 640, 0);
+    for name in 0..4 * 640 {
+        fleet.read((name / 640) as Peer, name);
+    }
+    for name in 10_000..10_256 {
+        assert_eq!(fleet.read(0, name), Some(Source::Disk));
+    }
+    // Four tenths of a memory: they are all there, the first of them with others.
+    let from_peers = (10_000..10_256).filter(|name| match fleet.read(0, *name) {
+        None => false,
+        Some(Source::Peer(_)) => true,
+        other => panic!("{name}: {other:?}"),
+    });
+    assert!(from_peers.count() >= 192, "most are with others");
+}
+
+#[test]
+fn fleet_takes_a_use_by_another_client_for_the_second_one() {
+    let mut fleet = Machines::new(3, 640, 0);
+    for name in 0..3 * 640 {
+        fleet.read((name / 640) as Peer, name);
+    }
+    fleet.read(0, 5_000);
+    assert_eq!(fleet.read(1, 5_000), Some(Source::Peer(0)));
+    for name in 10_000..12_000 {
+        fleet.read(1, name);
+    }
+    assert!(fleet.clients[1].has(Name(5_000)), "used twice");
+    assert_eq!(fleet.read(2, 5_000), Some(Source::Peer(1)));
+    for name in 20_000..22_000 {
+        fleet.read(2, name);
+    }
+    assert!(
+        !fleet.clients[2].has(Name(5_000)),
+        "one copy that stays is enough"
+    );
+}
+
+#[test]
+fn the_fate_of_a_block_is_not_that_of_another_one() {
+    let options = options(Policy::Fleet, 2, 2);
+    let mut client = Client::new(&options, 0);
+    fill(&mut client, 1, 1);
+    fill(&mut client, 2, 2);
+    assert_eq!(client.offer(3).unwrap().block.unwrap().name, Name(1));
+    // The answer says that another one is a copy, which would go first, and what becomes of the
+    // one that was offered.
+    client.on_told(Name(2), false);
+    let fate = Fate::Park {
+        to: 1,
+        last: [None; CANDIDATES],
+    };
+    let step = client.filled(3, Name(3), ALONE, fate);
+    assert!(matches!(step, Step::Park { name: Name(1), .. }), "{step:?}");
 }

@@ -7,7 +7,7 @@
 //! all clients, as far as the server has heard of these.
 
 use super::client::{COPIES, Client, LAST, Lent, Step};
-use super::fleet::{FRESH, Uses};
+use super::fleet;
 use super::{Costs, Name, Offer, Peer};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,12 +15,13 @@ use alloc::vec::Vec;
 /// How many of its oldest copies a client names.
 pub const CANDIDATES: usize = 4;
 
-/// Since when the oldest blocks of a memory lie unused: the oldest copy, the oldest last copy; and
-/// which copies would go next.
+/// Since when the oldest blocks of a memory lie unused: the oldest copy, the oldest last copy, the
+/// oldest of its share of new blocks; and which copies would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oldest {
     pub(super) copy: u32,
     pub(super) last: u32,
+    pub(super) fresh: u32,
     pub(super) next: [Option<Name>; CANDIDATES],
 }
 
@@ -29,6 +30,7 @@ impl Oldest {
     const EMPTY: Oldest = Oldest {
         copy: 0,
         last: 0,
+        fresh: 0,
         next: [None; CANDIDATES],
     };
 }
@@ -63,11 +65,8 @@ pub(super) fn oldest(client: &Client) -> Oldest {
     let mut copies = own.oldest_first(COPIES);
     Oldest {
         copy: stamp(COPIES).unwrap_or(NEVER),
-        last: stamp(LAST)
-            .into_iter()
-            .chain(stamp(FRESH))
-            .min()
-            .unwrap_or(NEVER),
+        last: stamp(LAST).unwrap_or(NEVER),
+        fresh: fleet::oldest_new(client),
         next: [(); CANDIDATES].map(|()| copies.next().map(|slot| own.entry(slot).name)),
     }
 }
@@ -89,7 +88,6 @@ pub(super) fn offer(client: &mut Client) -> Option<Offer> {
         block: None,
         oldest: oldest(client),
         heard: client.heard.take(),
-        uses: Uses::default(),
     })
 }
 
@@ -123,10 +121,13 @@ pub(super) fn park(client: &mut Client, now: u32, name: Name) -> Step {
 
 /// Another client gets a copy: this one is no longer the only one.
 pub(super) fn lend(client: &mut Client, slot: u32) -> Lent {
-    if client.own.entry(slot).list == LAST {
+    let list = client.own.entry(slot).list;
+    if list == LAST {
         client.own.shift(slot, COPIES);
     }
-    Lent::Copied
+    Lent::Copied {
+        again: list == fleet::FRESH,
+    }
 }
 
 /// The server's knowledge of the clients' memories.
@@ -154,6 +155,15 @@ impl Places {
     pub(super) fn next(&self, peer: Peer) -> [Option<Name>; CANDIDATES] {
         let known = self.oldest.get(usize::from(peer));
         known.map_or([None; CANDIDATES], |oldest| oldest.next)
+    }
+
+    /// The client that has room for a block that was new at this time: free room, or that of its
+    /// new blocks, or else one of these which is older.
+    pub(super) fn for_new(&self, asker: Peer, stamp: u32) -> Option<Peer> {
+        let all = self.oldest.iter().enumerate();
+        let others = all.filter(|(peer, _)| *peer != usize::from(asker));
+        let (peer, oldest) = others.min_by_key(|(_, oldest)| oldest.fresh)?;
+        (oldest.fresh < stamp).then_some(peer as Peer)
     }
 
     /// The client with the least valuable block, if its room is worth less than that of a last copy

@@ -94,7 +94,7 @@ fn beside(workload: Workload, nchance: &Counts, ours: &Counts) -> Vec<String> {
 type LeaveOut = fn(&mut Parts);
 
 /// Our algorithm with one of its parts left out.
-const WITHOUT: [(&str, LeaveOut); 6] = [
+const WITHOUT: [(&str, LeaveOut); 8] = [
     ("all parts", |_| ()),
     ("last copies are dropped, not placed", |parts| {
         parts.placed = false
@@ -108,8 +108,12 @@ const WITHOUT: [(&str, LeaveOut); 6] = [
     ("one weight of copies for all", |parts| {
         parts.others_weigh = parts.copies_weigh
     }),
-    ("new blocks are never kept apart", |parts| {
-        parts.apart = false
+    ("new blocks are not kept apart", |parts| parts.apart = false),
+    ("new blocks go when their reader has no room", |parts| {
+        parts.spread = false
+    }),
+    ("a second use by another client does not count", |parts| {
+        parts.again = false
     }),
 ];
 
