@@ -170,7 +170,10 @@ impl Client {
         } else {
             Step::Done
         };
-        self.own.insert(now, name, list);
+        let slot = self.own.insert(now, name, list);
+        if self.options.policy == Policy::Fleet {
+            self.own.entry_mut(slot).last = arrival.last;
+        }
         step
     }
 
@@ -242,6 +245,9 @@ impl Client {
     /// The server says whether others have the block, too (`Weighted`, `Fleet`).
     pub fn on_told(&mut self, name: Name, last: bool) {
         if let Some(slot) = self.own.find(name) {
+            if self.options.policy == Policy::Fleet && self.own.entry(slot).list == fleet::FRESH {
+                return fleet::on_told(self, slot, last);
+            }
             let list = if last { LAST } else { COPIES };
             let known = self.own.entry(slot).list;
             if known <= LAST && known != list {

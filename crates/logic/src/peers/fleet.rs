@@ -15,7 +15,8 @@
 //!   again: a scan, or a set that is larger than all memory, then does not push out what is there.
 //!   The tenth is that of all memory: what leaves that of one client goes to another one that has
 //!   room in its own, or older blocks. A second use may be that of another client; what has been
-//!   used again stays where it is, and further readers have it as they have new blocks.
+//!   used again stays where it is, and further readers have it as they have new blocks, until
+//!   theirs is the only copy.
 
 use super::client::{Arrival, COPIES, Client, LAST, Step};
 use super::server::Fate;
@@ -144,6 +145,15 @@ pub(super) fn list(client: &Client, arrival: Arrival) -> u8 {
 /// The list for a block that was used here.
 pub(super) fn used(list: u8) -> u8 {
     list.min(LAST)
+}
+
+/// A new block here is, or is not, the only copy. One that was not, and is now, has been used more
+/// than once in the fleet: it takes the place of the copy that has gone.
+pub(super) fn on_told(client: &mut Client, slot: u32, last: bool) {
+    let was_last = core::mem::replace(&mut client.own.entry_mut(slot).last, last);
+    if last && !was_last {
+        client.own.shift(slot, LAST);
+    }
 }
 
 /// The server has said what becomes of the block that was offered.

@@ -447,3 +447,20 @@ fn the_fate_of_a_block_is_not_that_of_another_one() {
     let step = client.filled(3, Name(3), ALONE, fate);
     assert!(matches!(step, Step::Park { name: Name(1), .. }), "{step:?}");
 }
+
+#[test]
+fn fleet_keeps_what_is_left_of_a_block_that_was_used_twice() {
+    let mut fleet = Machines::new(2, 640, 0);
+    for name in 0..2 * 640 {
+        fleet.read((name / 640) as Peer, name);
+    }
+    assert_eq!(fleet.read(1, 7), Some(Source::Peer(0)));
+    // The first one has no use for its copy: the second one keeps its own.
+    let told = fleet.server.on_dropped(0, Name(7));
+    fleet.clients[0].invalidate(Name(7));
+    assert_eq!(told, None, "it learns it with its next answer");
+    for name in 10_000..12_000 {
+        fleet.read(1, name);
+    }
+    assert!(fleet.clients[1].has(Name(7)));
+}

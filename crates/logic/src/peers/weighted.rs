@@ -122,6 +122,7 @@ pub(super) fn park(client: &mut Client, now: u32, name: Name) -> Step {
 /// Another client gets a copy: this one is no longer the only one.
 pub(super) fn lend(client: &mut Client, slot: u32) -> Lent {
     let list = client.own.entry(slot).list;
+    client.own.entry_mut(slot).last = false;
     if list == LAST {
         client.own.shift(slot, COPIES);
     }
