@@ -475,3 +475,7 @@ impl From<CellError> for io::Error {
         io::Error::other(error)
     }
 }
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

@@ -1,0 +1,111 @@
+//! The door's answers to keys of all kinds.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::authority::{PublicKey, new_key};
+use crate::question::Invite;
+use crate::user::User;
+use std::fs;
+
+/// A question of each kind that an administrator alone may ask; the last one takes a machine's
+/// rights.
+fn of_administrators() -> Vec<Question> {
+    let rights = Rights {
+        root: true,
+        ..Rights::default()
+    };
+    let user = User {
+        name: "ann".into(),
+        uid: 1001,
+        gid: 100,
+        groups: vec![],
+        keys: vec![],
+        password: false,
+    };
+    let name = || "desk".to_owned();
+    vec![
+        Question::Invite(Invite {
+            uses: 1,
+            for_s: 60,
+            role: Role::Administrator,
+            rights: rights.clone(),
+        }),
+        Question::Machines,
+        Question::Grant {
+            name: name(),
+            rights,
+        },
+        Question::SetUser {
+            user,
+            password: Some("a password".into()),
+            new: true,
+        },
+        Question::Users,
+        Question::RemoveUser { name: "ann".into() },
+        Question::ForgetServer {
+            name: "other".into(),
+        },
+        Question::Revoke { name: name() },
+    ]
+}
+
+fn asked(door: &CellDoor, key: Option<KeyPrint>, question: &Question) -> Answer {
+    let question = serde_json::to_vec(question).unwrap();
+    serde_json::from_slice(&door.answer(key, &question)).unwrap()
+}
+
+/// The key of a machine, or an administrator, that joins.
+fn joined(door: &CellDoor, name: &str, role: Role) -> Option<KeyPrint> {
+    let invite = Invite {
+        uses: 1,
+        for_s: 60,
+        role,
+        rights: Rights::default(),
+    };
+    let (secret, _) = door.cell().invite(&invite).unwrap();
+    let (_, public) = new_key().unwrap();
+    door.cell().join(&secret, name, &public).unwrap();
+    PublicKey::parse(&public).map(|key| key.print())
+}
+
+#[test]
+fn an_administrators_questions_are_answered_to_administrators_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cell");
+    Cell::make(&path, "own").unwrap();
+    let door = CellDoor::open(&path).unwrap();
+    let desk = joined(&door, "desk", Role::Machine);
+    let administrator = joined(&door, "ops", Role::Administrator);
+    let gone = joined(&door, "gone", Role::Administrator);
+    door.cell().revoke("gone").unwrap();
+    let before = door.cell().machines();
+    let refusal = |question: &Question, other: Option<KeyPrint>| match asked(&door, other, question)
+    {
+        Answer::Refused(why) => why,
+        answer => panic!("{answer:?}"),
+    };
+    let mut refusals = 0;
+    for question in &of_administrators() {
+        assert!(administrates(question));
+        for (other, reason) in [
+            (None, NOT_ADMINISTRATOR),
+            (desk, NOT_ADMINISTRATOR),
+            (gone, "was revoked"),
+            (Some(KeyPrint::of_key(b"unknown")), "does not know"),
+        ] {
+            let why = refusal(question, other);
+            assert!(why.contains(reason), "{why}");
+            refusals += 1;
+        }
+    }
+    assert_eq!(door.cell().machines(), before);
+    assert!(door.cell().users().is_empty());
+    let audit = fs::read_to_string(path.join("audit.log")).unwrap();
+    assert_eq!(audit.matches("\"refused\":\"").count(), refusals);
+    assert!(!audit.contains("a password"));
+    for question in &of_administrators() {
+        let answer = asked(&door, administrator, question);
+        let forgets = matches!(question, Question::ForgetServer { .. });
+        assert_eq!(matches!(answer, Answer::Refused(_)), forgets, "{answer:?}");
+    }
+}
