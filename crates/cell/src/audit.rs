@@ -1,14 +1,15 @@
 //! The audit log: a line of JSON for each change of the cell, each login and each refusal.
 //!
 //! Guarantees: a line is written whole or not at all; the log and its older parts together take no
-//! more than a bound; of each line the newest ones are kept.
+//! more than a bound; of each line the newest ones are kept. A log that others have renamed, or
+//! removed, is begun anew with the next line.
 
 use crate::words::now_s;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of the log before a new one is begun, and how many older ones are kept.
@@ -59,13 +60,30 @@ impl Audit {
         });
         let text = format!("{line}\n");
         let mut open = self.open.lock();
-        let written = self.make_room(&mut open, text.len() as u64).and_then(|()| {
-            open.1 += text.len() as u64;
-            open.0.write_all(text.as_bytes())
-        });
+        let written = self.append(&mut open, text.as_bytes());
         if let Err(error) = written {
             tracing::error!(%error, %line, "the audit log cannot be written");
         }
+    }
+
+    fn append(&self, current: &mut (File, u64), line: &[u8]) -> io::Result<()> {
+        if !self.is_in_place(&current.0)? {
+            *current = open(&self.path)?;
+        }
+        self.make_room(current, line.len() as u64)?;
+        current.1 += line.len() as u64;
+        current.0.write_all(line)
+    }
+
+    /// Is this the file that has the log's name?
+    fn is_in_place(&self, file: &File) -> io::Result<bool> {
+        let named = match self.path.metadata() {
+            Ok(named) => named,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let opened = file.metadata()?;
+        Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino()))
     }
 
     /// Begins a new log if this one would grow too long.
@@ -89,7 +107,25 @@ impl Audit {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_log_that_others_have_renamed_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let audit = Audit::open(path.clone()).unwrap();
+        let lines = |name: &str| {
+            let text = fs::read_to_string(dir.path().join(name)).unwrap();
+            text.lines().count()
+        };
+        audit.note("ann", &json!("one"), Ok(()));
+        fs::rename(&path, dir.path().join("audit.log-20261130")).unwrap();
+        audit.note("ann", &json!("two"), Ok(()));
+        audit.note("ann", &json!("three"), Ok(()));
+        assert_eq!((lines("audit.log-20261130"), lines("audit.log")), (1, 2));
+        fs::remove_file(&path).unwrap();
+        audit.note("ann", &json!("four"), Ok(()));
+        assert_eq!(lines("audit.log"), 1);
+    }
 
     #[test]
     fn the_log_is_bounded_and_its_newest_lines_are_kept() {
