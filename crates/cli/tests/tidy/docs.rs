@@ -1,6 +1,9 @@
-//! The pages: links lead somewhere, lines fit, and what every checkout needs is there.
+//! The pages: links lead somewhere, tests that they name are there, lines fit, and what every
+//! checkout needs is there.
 
+use super::source::sources;
 use super::{files, no_complaints, root, shown};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The targets of the links of a page: `[text](target)`.
@@ -106,4 +109,61 @@ fn links_are_found_outside_of_code() {
     let text = "[a](x.md) and [b](y.md#z)\n```\n[c](none.md)\n```\n## The Words, all\n";
     assert_eq!(links(text), ["x.md", "y.md#z"]);
     assert_eq!(anchors(text), ["the-words-all"]);
+}
+
+/// Pieces of a page that are shown as code.
+fn code(text: &str) -> Vec<&str> {
+    let odd = text.split('`').skip(1).step_by(2);
+    odd.filter(|piece| !piece.contains('\n')).collect()
+}
+
+/// `module::a_test_s_name`: the name.
+fn test_named(piece: &str) -> Option<&str> {
+    let (path, name) = piece.rsplit_once("::")?;
+    let is_word = |word: &str| {
+        let of_a_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        !word.is_empty() && word.chars().all(of_a_name)
+    };
+    let is_test = path.split("::").all(is_word) && is_word(name) && name.matches('_').count() > 2;
+    is_test.then_some(name)
+}
+
+/// `25_lending: Title`: the file, and the title of a scenario in it.
+fn scenario_named(piece: &str) -> Option<(&str, &str)> {
+    let (file, title) = piece.split_once(": ")?;
+    let number = file.get(..2)?.chars().all(|c| c.is_ascii_digit());
+    (number && file.as_bytes().get(2) == Some(&b'_')).then_some((file, title))
+}
+
+fn is_scenario((file, title): (&str, &str)) -> bool {
+    let path = root().join(format!("crates/logic/scenarios/{file}.txt"));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .any(|line| line.strip_prefix("== ") == Some(title))
+}
+
+#[test]
+fn tests_that_pages_name_are_there() {
+    let functions: BTreeSet<String> = sources()
+        .iter()
+        .flat_map(|source| source.functions())
+        .map(|function| function.name)
+        .collect();
+    let (mut complaints, mut named) = (Vec::new(), 0);
+    for page in files(root(), ".md") {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for piece in code(&text) {
+            let is_there = match (test_named(piece), scenario_named(piece)) {
+                (Some(name), _) => functions.contains(name),
+                (None, Some(scenario)) => is_scenario(scenario),
+                (None, None) => continue,
+            };
+            named += 1;
+            if !is_there {
+                complaints.push(format!("{}: there is no test {piece}", shown(&page)));
+            }
+        }
+    }
+    no_complaints("docs::tests_that_pages_name_are_there", complaints);
+    assert!(named > 50, "pages name {named} tests");
 }
