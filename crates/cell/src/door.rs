@@ -16,7 +16,7 @@ use crate::stores::OnStores;
 use crate::words::now_s;
 use net::{Door, Identity, KeyPrint, ServerTls};
 use parking_lot::{Condvar, Mutex};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -106,6 +106,15 @@ impl CellDoor {
     #[must_use]
     pub fn cell(&self) -> &Cell {
         &self.cell
+    }
+
+    /// Notes what a user of a machine has done to the server, or why he was refused to.
+    pub fn note(&self, machine: MachineId, (uid, what): (u32, &Value), refused: Option<String>) {
+        let who = self.cell.machine(machine);
+        let who = who.map_or_else(|| format!("machine {machine}"), |machine| machine.name);
+        let what = json!({ "uid": uid, "did": what });
+        tracing::info!(who, %what, refused, "the server");
+        self.audit.note(&who, &what, refused.map_or(Ok(()), Err));
     }
 
     /// From now on changes are told.
@@ -367,7 +376,7 @@ pub(crate) fn revoked(machine: &Machine) -> CellError {
 }
 
 /// The question, without secrets.
-fn told(question: &Question) -> serde_json::Value {
+fn told(question: &Question) -> Value {
     match question {
         Question::Join { name, .. } => json!({ "join": name }),
         Question::Renew { .. } => json!("renew"),

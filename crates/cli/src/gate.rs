@@ -2,10 +2,11 @@
 
 use cell::CellDoor;
 use net::{Door, Identity, KeyPrint, ServerTls, Worker};
-use server::Machines;
+use serde_json::{Value, json};
+use server::{Administered, Machines};
 use std::io;
 use std::sync::Arc;
-use wire::{MachineId, Rights};
+use wire::{MachineId, Name, Rights, VolumeOp};
 
 /// A thread that waits for something in the cell, again and again. Dropping it ends that.
 pub(crate) struct Watcher {
@@ -69,5 +70,50 @@ impl Machines for Gatekeeper {
 
     fn members(&self) -> access::Members {
         self.0.cell().group_members()
+    }
+
+    fn administered(&self, done: &Administered) {
+        // A part of what `receive` with `rollback` says.
+        if matches!(done.op, VolumeOp::Undo { .. }) {
+            return;
+        }
+        let refused = done.refused.map(|refusal| format!("{refusal:?}"));
+        self.0
+            .note(done.machine, (done.uid, &said(&done.op)), refused);
+    }
+}
+
+/// An operation on volumes, for the audit log.
+fn said(op: &VolumeOp) -> Value {
+    let text = |name: &Name| String::from_utf8_lossy(name.as_bytes()).into_owned();
+    let one = |deed: &str, of: &Name| json!({ "volume": deed, "of": text(of) });
+    let two = |deed: &str, of: &Name, name: &Name| {
+        let (of, name) = (text(of), text(name));
+        json!({ "volume": deed, "of": of, "name": name })
+    };
+    let numbered = |deed: &str, volume: &u32| json!({ "volume": deed, "number": volume });
+    match op {
+        VolumeOp::Create { name, .. } => one("create", name),
+        VolumeOp::Snapshot { of, name } => two("snapshot", of, name),
+        VolumeOp::Clone { of, name } => two("clone", of, name),
+        VolumeOp::Rename { of, name } => two("rename", of, name),
+        VolumeOp::Delete { of } => one("delete", of),
+        VolumeOp::Undelete { of } => one("undelete", of),
+        VolumeOp::Purge { volume } => numbered("purge", volume),
+        VolumeOp::Schedule { of, .. } => one("schedule", of),
+        VolumeOp::Limit { of, limits } => {
+            let (bytes, objects) = (limits.bytes, limits.objects);
+            json!({ "volume": "limit", "of": text(of), "bytes": bytes, "objects": objects })
+        }
+        VolumeOp::Receive { name, rollback, .. } => {
+            json!({ "volume": "receive", "of": text(name), "rollback": rollback })
+        }
+        VolumeOp::Undo { volume, .. } => numbered("undo", volume),
+        VolumeOp::Publish { volume } => numbered("publish", volume),
+        VolumeOp::Discard { volume } => numbered("discard", volume),
+        VolumeOp::ReceiveRelease { name, release, .. } => {
+            json!({ "volume": "receive-release", "of": text(name), "release": release })
+        }
+        VolumeOp::DropReleases { volume, .. } => numbered("drop-releases", volume),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Guarantees: no thread waits for the network or calls the room above while it holds the lock.
 
-use crate::TokenLine;
 use crate::profile::Measured;
 use crate::state::{After, State};
 use crate::status::{self, Status};
+use crate::{Gate, TokenLine};
 use access::Members;
 use logic::Ticket;
 use logic::peers::Policy;
@@ -23,12 +23,14 @@ use wire::{MachineId, SessionId, VolumeInfo};
 pub(crate) struct Core {
     state: Mutex<State>,
     timer: OnceLock<Timer>,
+    gate: Gate,
     on_failure: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Core {
     pub(crate) fn new(state: State, on_failure: Box<dyn Fn(&str) + Send + Sync>) -> Core {
         Core {
+            gate: state.gate.clone(),
             state: Mutex::new(state),
             timer: OnceLock::new(),
             on_failure,
@@ -39,6 +41,12 @@ impl Core {
     pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut State, &mut After) -> T) -> T {
         let mut after = After::default();
         let result = work(&mut self.state.lock(), &mut after);
+        if let Gate::Cell(machines) = &self.gate {
+            after
+                .administered
+                .iter()
+                .for_each(|done| machines.administered(done));
+        }
         for link in after.flush {
             link.flush();
         }

@@ -93,6 +93,21 @@ pub trait Machines: net::Door {
     fn rights(&self, machine: MachineId) -> Rights;
     /// The users of each group when the server begins.
     fn members(&self) -> Members;
+    /// A user of a machine has changed the volumes, or was refused to.
+    fn administered(&self, done: &Administered);
+}
+
+/// A change of the volumes that somebody wanted.
+#[derive(Clone, Debug)]
+pub struct Administered {
+    /// The machine that has asked.
+    pub machine: MachineId,
+    /// The user on whose behalf it has.
+    pub uid: u32,
+    /// What.
+    pub op: wire::VolumeOp,
+    /// Why it was not done.
+    pub refused: Option<wire::Refusal>,
 }
 
 /// Why a server did not start.

@@ -6,7 +6,6 @@
 //! before that. `store` is there exactly while the server serves; without it no input reaches the
 //! machine.
 
-use crate::Gate;
 use crate::bulks::Bulks;
 use crate::congested::Congested;
 use crate::counts::{Counts, Moved};
@@ -16,6 +15,7 @@ use crate::profile::Profile;
 use crate::scrub::Checks;
 use crate::seals::Seals;
 use crate::sharing::Share;
+use crate::{Administered, Gate};
 use access::Members;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
@@ -75,6 +75,8 @@ pub(crate) struct After {
     pub(crate) deadline: Option<u64>,
     /// The server has just stopped serving.
     pub(crate) failure: Option<String>,
+    /// To be noted for those who look after the cell.
+    pub(crate) administered: Vec<Administered>,
 }
 
 impl State {
@@ -249,6 +251,17 @@ impl State {
             Output::Sync { ticket } => self.sync(ticket),
             Output::Discard { bulk } => net::spare::give(self.bulks.take(bulk)),
             Output::Close { conn, violation } => self.close(conn, violation),
+            Output::Event(Event::Administered {
+                machine,
+                uid,
+                op,
+                refused,
+            }) => after.administered.push(Administered {
+                machine,
+                uid,
+                op,
+                refused,
+            }),
             Output::Event(event) => self.tell(event),
         }
     }
@@ -354,6 +367,8 @@ impl State {
                     "a schedule cannot be kept, or a release published; it is tried again"
                 );
             }
+            // It is noted without the lock.
+            Event::Administered { .. } => {}
             Event::GraceOver => {
                 self.held.complete();
                 self.held.write_out();

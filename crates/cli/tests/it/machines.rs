@@ -6,6 +6,7 @@ use crate::harness::cell::{CellOptions, INSECURE, first_line};
 use crate::harness::machines::Machines;
 use crate::harness::process::{Proc, run_within};
 use crate::harness::{Cell, ariel, eventually, has_program, long, real_system, run, text};
+use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -229,12 +230,39 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
             owner
         );
     }
+    volumes_are_noted(&mut machines);
     // A machine's credential administers nothing.
     machines.refused(
         "build-1",
         "ariel machine list --credentials /etc/ariel",
         &["not an administrator's"],
     );
+}
+
+/// The audit log says which machine and user have changed the volumes, or wanted to.
+fn volumes_are_noted(machines: &mut Machines) {
+    machines.must("server", "ariel volume create 127.0.0.1:7070 work");
+    machines.must("server", "ariel volume snapshot 127.0.0.1:7070 work one");
+    let delete = "ariel volume delete server:7070 work";
+    machines.refused("build-1", delete, &["root"]);
+    machines.must("server", "ariel volume delete 127.0.0.1:7070 work");
+    let audit = machines.must("server", "cat /srv/ariel/cell/audit.log");
+    let noted = |who: &str, deed: &str| -> Vec<Value> {
+        let lines = audit
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let of = |line: &Value| line["who"] == who && line["what"]["did"]["volume"] == deed;
+        lines.filter(of).collect()
+    };
+    for deed in ["create", "snapshot", "delete"] {
+        let lines = noted("server", deed);
+        assert_eq!(lines.len(), 1, "{deed}: {audit}");
+        assert_eq!(lines[0]["what"]["did"]["of"], "work");
+        assert!(lines[0]["refused"].is_null() && lines[0]["what"]["uid"] == 0);
+    }
+    let refused = noted("build-1", "delete");
+    assert_eq!(refused.len(), 1, "{audit}");
+    assert_eq!(refused[0]["refused"], "NotPermitted", "{refused:?}");
 }
 
 /// A machine that could write may only read from now on.

@@ -405,6 +405,17 @@ pub enum Event {
         /// Why it was not; it is tried again.
         refused: Option<Refusal>,
     },
+    /// A user has changed the volumes, or wanted to.
+    Administered {
+        /// The machine.
+        machine: MachineId,
+        /// The user on whose behalf it asked.
+        uid: u32,
+        /// What.
+        op: VolumeOp,
+        /// Why not.
+        refused: Option<Refusal>,
+    },
     /// Nobody judges any more by what the cell's groups were.
     Regrouped {
         /// The number under which that was asked for.

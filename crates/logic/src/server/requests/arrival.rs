@@ -394,6 +394,7 @@ impl Server {
         if session == OWN {
             return self.note_scheduled(step, (request, &reply.outcome));
         }
+        self.note_administered(step, (session, request), &reply.outcome);
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&request.id);
             if request.op.changes() {

@@ -596,7 +596,9 @@ impl World {
                         self.over.insert(session);
                     }
                     let text = self.event(event);
-                    self.say(format!("S {text}"));
+                    if !text.is_empty() {
+                        self.say(format!("S {text}"));
+                    }
                 }
             }
         }
@@ -613,6 +615,8 @@ impl World {
             server::Event::Closed { session } => {
                 format!("closes the session of {}", self.who(session))
             }
+            // The answer says it.
+            server::Event::Administered { .. } => String::new(),
             server::Event::GraceOver => "serves again".into(),
             server::Event::Regrouped { done: true, .. } => "has other groups in force".into(),
             server::Event::Regrouped { done: false, .. } => "cannot change groups yet".into(),
