@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Apply, Store};
 use wire::{
-    Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, RoomOfDisk,
-    SessionId, Time, VolumeInfo,
+    Attr, Caller, Digest, Fid, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
+    RoomOfDisk, SessionId, Time, VolumeInfo,
 };
 
 /// The store, the bytes beside messages, and whether something was applied.
@@ -180,9 +180,9 @@ impl Disk for StoreDisk<'_> {
         }
     }
 
-    fn open_session(&mut self, session: SessionId, now: Time) {
+    fn open_session(&mut self, session: SessionId, machine: MachineId) {
         *self.logged = true;
-        self.store.open_session(session, now);
+        self.store.open_session(session, machine);
     }
 
     fn note_time(&mut self, shown: Time) {

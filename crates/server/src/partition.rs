@@ -64,6 +64,7 @@ impl Partition {
         warn_if_set_back(newest);
         let (place, known) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(common.machine.clone(), now, place, known);
+        let machine = machine.of_machines(store.machines());
         let machine = machine.knowing(held).after(left).without(&away);
         let share = common.sharing.join();
         let state = State::new((machine, common.gate.clone()), store, held_log, share);

@@ -7,10 +7,11 @@
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::key;
+use crate::sessions::Mark;
 use crate::value;
 use crate::volumes::Volume;
 use std::collections::{BTreeMap, HashMap};
-use wire::{Origin, Outcome, RequestId, SessionId, Time};
+use wire::{Origin, Outcome, RequestId, SessionId};
 
 #[derive(Debug)]
 struct Kept {
@@ -22,7 +23,7 @@ struct Kept {
 /// Answers and sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    sessions: BTreeMap<SessionId, Time>,
+    sessions: BTreeMap<SessionId, Mark>,
     kept: HashMap<SessionId, BTreeMap<RequestId, Kept>>,
     /// Kept since the last checkpoint began.
     fresh: Vec<Origin>,
@@ -55,7 +56,8 @@ impl Answers {
         let parts = key::parts(key)?;
         match parts.kind {
             key::SESSION => {
-                self.sessions.insert(parts.vnode, value::decode(bytes)?);
+                self.sessions
+                    .insert(parts.vnode, Mark(value::decode(bytes)?));
             }
             key::ANSWER => {
                 let kept = Kept {
@@ -116,9 +118,9 @@ impl Answers {
         }
     }
 
-    pub(crate) fn open(&mut self, session: SessionId, now: Time, index: &mut Index) {
-        self.sessions.insert(session, now);
-        index.put(key::session(session), Some(value::encode(&now)));
+    pub(crate) fn open(&mut self, session: SessionId, mark: Mark, index: &mut Index) {
+        self.sessions.insert(session, mark);
+        index.put(key::session(session), Some(value::encode(&mark.0)));
     }
 
     pub(crate) fn close(&mut self, session: SessionId, index: &mut Index) {
@@ -128,7 +130,7 @@ impl Answers {
         index.put(key::session(session), None);
     }
 
-    pub(crate) fn sessions(&self) -> &BTreeMap<SessionId, Time> {
+    pub(crate) fn sessions(&self) -> &BTreeMap<SessionId, Mark> {
         &self.sessions
     }
 

@@ -54,6 +54,7 @@ mod report;
 mod roll;
 mod room;
 mod segments;
+mod sessions;
 mod snapshots;
 mod state;
 mod store;

@@ -59,8 +59,9 @@ pub(crate) enum Entry<O, C, V> {
     },
     /// The cleaner moved these bytes of a file here.
     Move { fid: Fid, offset: u64, checks: V },
-    /// A session began.
-    OpenSession { session: SessionId, now: Time },
+    /// A session began, or its client is away or has come back: a
+    /// [`Mark`](crate::sessions::Mark).
+    OpenSession { session: SessionId, mark: u64 },
     /// A session ended.
     CloseSession { session: SessionId },
     /// The partition was opened, for this time.

@@ -8,6 +8,7 @@ use crate::index::{Changes, Index};
 use crate::log::{End, Place};
 use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record, reads_format};
+use crate::sessions::Mark;
 use crate::snapshots;
 use crate::txn::{Context, Txn, trouble};
 use crate::value::{Object, root_object};
@@ -244,8 +245,8 @@ impl Core {
                 mode: *mode,
                 now: *now,
             }),
-            Entry::OpenSession { session, now } => {
-                self.answers.open(*session, *now, &mut self.index);
+            Entry::OpenSession { session, mark } => {
+                self.answers.open(*session, Mark(*mark), &mut self.index);
             }
             Entry::CloseSession { session } => self.answers.close(*session, &mut self.index),
             Entry::Shown { now } => self.index.newest = self.index.newest.max(*now),

@@ -31,9 +31,6 @@ use wire::{
     SessionId, Time,
 };
 
-/// In the place of the time at which a session began: its client is away.
-const AWAY: Time = Time::MAX;
-
 /// An operation to be applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Apply<'a> {
@@ -345,42 +342,10 @@ impl Store {
         self.log.append(&[], &meta);
     }
 
-    /// Notes that a session began: a restarted server knows it.
-    pub fn open_session(&mut self, session: SessionId, now: Time) {
-        self.note(&Entry::OpenSession { session, now });
-        let core = &mut self.core;
-        core.answers.open(session, now, &mut core.index);
-    }
-
     /// Notes that this time has been shown: it counts as one at which a change was applied.
     pub fn note_time(&mut self, shown: Time) {
         self.note(&Entry::Shown { now: shown });
         self.core.index.newest = self.core.index.newest.max(shown);
-    }
-
-    /// Notes that a session ended; its answers are forgotten.
-    pub fn close_session(&mut self, session: SessionId) {
-        self.note(&Entry::CloseSession { session });
-        let core = &mut self.core;
-        core.answers.close(session, &mut core.index);
-    }
-
-    /// The sessions that are open, ascending.
-    pub fn sessions(&self) -> Vec<SessionId> {
-        self.core.answers.sessions().keys().copied().collect()
-    }
-
-    /// Notes that the client of a session is away, or has come back: a restarted server knows it.
-    pub fn note_away(&mut self, session: SessionId, away: bool) {
-        // Nothing else is made of the time at which a session began.
-        self.open_session(session, if away { AWAY } else { 0 });
-    }
-
-    /// The open sessions whose clients are away.
-    pub fn away(&self) -> Vec<SessionId> {
-        let all = self.core.answers.sessions().iter();
-        let away = all.filter(|(_, began)| **began == AWAY);
-        away.map(|(session, _)| *session).collect()
     }
 
     /// The latest time that a change was applied at, or that was noted.

@@ -276,7 +276,7 @@ fn a_session_is_its_machines_alone_whoever_knows_its_number() {
     if !real_system("refused-session") {
         return;
     }
-    let Some(cell) = Cell::start("refused-session") else {
+    let Some(mut cell) = Cell::start("refused-session") else {
         return;
     };
     if cell.is_insecure() {
@@ -298,6 +298,11 @@ fn a_session_is_its_machines_alone_whoever_knows_its_number() {
     let answer = own.asks(Op::StatFs, &Caller::default());
     assert!(matches!(answer, Outcome::Filesystem(_)), "{answer:?}");
     drop(own);
+    Hand::speaking(addr, &one, (79, speaks())).unwrap();
+    // After a restart the other machine may be the first that comes.
+    cell.kill9();
+    cell.start_server();
+    assert!(Hand::speaking(addr, &other, (79, speaks())).is_err());
     Hand::speaking(addr, &one, (79, speaks())).unwrap();
 }
 

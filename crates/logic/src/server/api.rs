@@ -215,7 +215,7 @@ pub trait Disk {
         RoomOfDisk::ALL
     }
     /// Remembers a session over restarts.
-    fn open_session(&mut self, session: SessionId, now: Time);
+    fn open_session(&mut self, session: SessionId, machine: MachineId);
     /// Remembers over restarts that this time has been shown.
     fn note_time(&mut self, shown: Time);
     /// The latest time that it remembers: of a change, or one that it was told of.

@@ -151,7 +151,21 @@ fn another_machine_cannot_go_on_with_a_session_nor_end_it() {
 }
 
 #[test]
-fn a_session_of_an_earlier_run_is_the_first_ones_that_comes_for_it() {
+fn a_session_of_an_earlier_run_is_its_machines() {
+    let mut world = World::knowing(vec![SESSION]);
+    world.server = world
+        .server
+        .of_machines(vec![(SESSION, OURS), (SESSION + 1, OURS)]);
+    world.comes(1, OURS, Rights::all());
+    world.comes(2, THEIRS, Rights::all());
+    assert!(is_foreign(&world.greets(2, SESSION), 2));
+    assert!(is_foreign(&world.greets(3, SESSION), 3));
+    assert!(!is_foreign(&world.greets(1, SESSION), 1));
+}
+
+/// An earlier version of the program has not noted whose it is.
+#[test]
+fn a_session_of_an_earlier_program_is_the_first_ones_that_comes_for_it() {
     let mut world = World::knowing(vec![SESSION]);
     world.comes(1, OURS, Rights::all());
     world.comes(2, THEIRS, Rights::all());

@@ -32,8 +32,8 @@ pub(crate) use trouble::{Trouble, Troubles};
 pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
-    Attr, Caller, Chosen, Digest, Fid, Limits, Name, Op, Origin, Outcome, Place, Refusal,
-    RequestId, Right, RoomOfDisk, SessionId, Time, VolumeInfo,
+    Attr, Caller, Chosen, Digest, Fid, Limits, MachineId, Name, Op, Origin, Outcome, Place,
+    Refusal, RequestId, Right, RoomOfDisk, SessionId, Time, VolumeInfo,
 };
 
 /// Bytes of a unit.
@@ -438,9 +438,9 @@ impl Disk for DiskRoom {
         self.volume.room(volume)
     }
 
-    fn open_session(&mut self, session: SessionId, now: Time) {
+    fn open_session(&mut self, session: SessionId, machine: MachineId) {
         self.logged = true;
-        self.volume.open_session(session, now);
+        self.volume.open_session(session, machine);
     }
 
     fn note_time(&mut self, shown: Time) {

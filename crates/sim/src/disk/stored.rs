@@ -7,8 +7,8 @@ use crate::rng::Rng;
 use std::cell::RefCell;
 use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, StoreError, fsck_memory};
 use wire::{
-    Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId,
-    Time, VolumeInfo,
+    Attr, Caller, Fid, Kind, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId, RoomOfDisk,
+    SessionId, Time, VolumeInfo,
 };
 
 /// A unit whose bytes are not one stamp over and over.
@@ -202,8 +202,8 @@ impl Volume for Stored {
         self.store.borrow().room(volume)
     }
 
-    fn open_session(&mut self, session: SessionId, now: Time) {
-        self.store.get_mut().open_session(session, now);
+    fn open_session(&mut self, session: SessionId, machine: MachineId) {
+        self.store.get_mut().open_session(session, machine);
     }
 
     fn note_time(&mut self, shown: Time) {

@@ -3,7 +3,8 @@
 use super::{Change, Share, Trouble, Units};
 use store::{Keep, MemoryDisk};
 use wire::{
-    Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId, Time, VolumeInfo,
+    Attr, Fid, MachineId, Name, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId, Time,
+    VolumeInfo,
 };
 
 /// A volume: two of them follow the same rules.
@@ -30,7 +31,7 @@ pub(super) trait Volume {
     fn room(&self, _volume: u32) -> RoomOfDisk {
         RoomOfDisk::ALL
     }
-    fn open_session(&mut self, session: SessionId, now: Time);
+    fn open_session(&mut self, session: SessionId, machine: MachineId);
     fn note_time(&mut self, shown: Time);
     fn note_away(&mut self, session: SessionId, away: bool);
     /// The sessions of which the last of these notes said so.

@@ -4,8 +4,8 @@
 use logic::server::{Bulk, By, Disk};
 use std::collections::BTreeMap;
 use wire::{
-    Attr, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
-    WriteMode,
+    Attr, Entry, Fid, Kind, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId,
+    Time, WriteMode,
 };
 
 /// The root, and the file that is there from the beginning.
@@ -228,7 +228,7 @@ impl Disk for TinyDisk {
         all.map(|(fid, _)| *fid).collect()
     }
 
-    fn open_session(&mut self, _session: SessionId, _now: Time) {}
+    fn open_session(&mut self, _session: SessionId, _machine: MachineId) {}
 
     fn note_time(&mut self, _: Time) {}
 

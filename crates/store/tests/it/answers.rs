@@ -113,21 +113,26 @@ fn sessions_outlive_a_restart_and_take_their_answers_with_them() {
     let disk = MemoryDisk::new();
     let mut store = Store::create_in_memory(&disk, &small()).unwrap();
     let fid = make(&mut store, root(), "a");
-    for session in [5, 77, 9] {
-        store.open_session(session, 1);
+    for (session, machine) in [(5, 1), (77, 2), (9, 0)] {
+        store.open_session(session, machine);
     }
     append(&mut store, fid, 1);
     store.write_out().unwrap();
     let mut store = crash(store, &disk);
     assert_eq!(store.sessions(), [5, 9, 77]);
+    assert_eq!(store.machines(), [(5, 1), (77, 2)]);
+    store.note_away(5, true);
     store.checkpoint().unwrap();
     store.close_session(77);
     assert_eq!(store.answer(origin(1)), None);
     store.write_out().unwrap();
     let mut store = crash(store, &disk);
     assert_eq!(store.sessions(), [5, 9]);
+    assert_eq!((store.machines(), store.away()), (vec![(5, 1)], vec![5]));
     assert_eq!(store.answer(origin(1)), None);
+    store.note_away(5, false);
     store.checkpoint().unwrap();
     let store = crash(store, &disk);
     assert_eq!((store.sessions(), store.stats().answers), (vec![5, 9], 0));
+    assert_eq!((store.machines(), store.away()), (vec![(5, 1)], vec![]));
 }

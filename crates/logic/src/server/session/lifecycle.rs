@@ -128,7 +128,7 @@ impl Server {
         if let Some(session) = self.sessions.get_mut(&id)
             && !core::mem::replace(&mut session.used, true)
         {
-            step.disk.open_session(id, step.now);
+            step.disk.open_session(id, session.machine.unwrap_or(0));
             // A client that is not known after a power failure has lost all that it was answered.
             if self.options.mutant != Some(Mutant::ForgetsSessions) {
                 step.disk.make_firm();

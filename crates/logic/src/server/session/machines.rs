@@ -1,9 +1,9 @@
 //! Which machine is at the other end of a connection, and what it may do.
 //!
 //! A session belongs to the machine that began it: no other may go on with it, end it, or say what
-//! it holds. A machine is believed about its users within its rights alone, whatever its client
-//! makes of them. A machine that may not change the tree is never granted Exclusive, so that every
-//! change of its programs is asked for, and refused.
+//! it holds, also after a restart of the server. A machine is believed about its users within its
+//! rights alone, whatever its client makes of them. A machine that may not change the tree is never
+//! granted Exclusive, so that every change of its programs is asked for, and refused.
 
 use crate::server::api::{Conn, Disk, On};
 use crate::server::requests::conflicts::Need;
@@ -86,6 +86,17 @@ impl Server {
         self.peers.0.insert(conn, peer);
     }
 
+    /// The machines that began the sessions of earlier runs, as far as that is known.
+    #[must_use]
+    pub fn of_machines(mut self, machines: Vec<(SessionId, MachineId)>) -> Self {
+        for (id, machine) in machines {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.machine = Some(machine);
+            }
+        }
+        self
+    }
+
     pub(crate) fn forget_peer(&mut self, conn: Conn) {
         self.peers.0.remove(&conn);
     }
@@ -100,8 +111,8 @@ impl Server {
         peer.map_or(Rights::all(), |peer| peer.rights.clone())
     }
 
-    /// May whoever is at this connection go on with this session? One that an earlier run of the
-    /// server left is the first one's that comes for it.
+    /// May whoever is at this connection go on with this session? One whose machine an earlier run
+    /// of the server has not noted is the first one's that comes for it.
     pub(crate) fn is_its_own(&mut self, conn: Conn, id: SessionId) -> bool {
         let machine = self.machine_at(conn);
         match self.sessions.get_mut(&id) {

@@ -741,7 +741,7 @@ impl Disk for MemoryDisk {
         }
     }
 
-    fn open_session(&mut self, session: SessionId, _now: Time) {
+    fn open_session(&mut self, session: SessionId, _: u64) {
         self.sessions.insert(session);
     }
 

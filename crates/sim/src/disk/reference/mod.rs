@@ -17,8 +17,8 @@ use store::Keep;
 use volumes::FIRST;
 use wire::limits::BLOCK_BYTES;
 use wire::{
-    Attr, Chosen, DirEntry, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
-    SessionId, Time, VolumeInfo, WriteMode,
+    Attr, Chosen, DirEntry, Entry, Fid, Kind, MachineId, Name, Op, Origin, Outcome, Refusal,
+    RequestId, SessionId, Time, VolumeInfo, WriteMode,
 };
 
 #[derive(Clone)]
@@ -368,7 +368,7 @@ impl Volume for Reference {
         self.all_volumes()
     }
 
-    fn open_session(&mut self, session: SessionId, _: Time) {
+    fn open_session(&mut self, session: SessionId, _: MachineId) {
         self.sessions.insert(session);
     }
 
