@@ -135,8 +135,8 @@ impl Policy {
                     random: false,
                 })
             }
-            // On the traces these weights read as fast as those of `Parts` within 1 % (`build`: 4 %
-            // slower) and move fewer blocks, half at best: each one that moves between real clients
+            // On the traces these weights read as fast as those of `Parts` within 1 % (`build`: 2 %
+            // slower, a recorded build up to 5 %), but each block that moves between real clients
             // costs both of them more than a message.
             Policy::Fleet => Some(Keeping {
                 copies_weigh: 128,
