@@ -97,18 +97,8 @@ pub trait Machines: net::Door {
     fn administered(&self, done: &Administered);
 }
 
-/// A change of the volumes that somebody wanted.
-#[derive(Clone, Debug)]
-pub struct Administered {
-    /// The machine that has asked.
-    pub machine: MachineId,
-    /// The user on whose behalf it has.
-    pub uid: u32,
-    /// What.
-    pub op: wire::VolumeOp,
-    /// Why it was not done.
-    pub refused: Option<wire::Refusal>,
-}
+/// A change of the volumes that a user wanted.
+pub type Administered = logic::server::Administered;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]

@@ -251,18 +251,7 @@ impl State {
             Output::Sync { ticket } => self.sync(ticket),
             Output::Discard { bulk } => net::spare::give(self.bulks.take(bulk)),
             Output::Close { conn, violation } => self.close(conn, violation),
-            Output::Event(Event::Administered {
-                machine,
-                uid,
-                op,
-                refused,
-            }) => after.administered.push(Administered {
-                machine,
-                uid,
-                op,
-                refused,
-            }),
-            Output::Event(event) => self.tell(event),
+            Output::Event(event) => self.tell(event, after),
         }
     }
 
@@ -316,7 +305,7 @@ impl State {
         link.close(reason);
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: Event, after: &mut After) {
         match event {
             Event::Opened { session, name } => {
                 let name = String::from_utf8_lossy(&name).into_owned();
@@ -367,8 +356,8 @@ impl State {
                     "a schedule cannot be kept, or a release published; it is tried again"
                 );
             }
-            // It is noted without the lock.
-            Event::Administered { .. } => {}
+            // The audit log is written without the lock.
+            Event::Administered(done) => after.administered.push(done),
             Event::GraceOver => {
                 self.held.complete();
                 self.held.write_out();

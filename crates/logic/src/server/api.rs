@@ -341,6 +341,19 @@ pub enum Output {
     Event(Event),
 }
 
+/// A change of the volumes that a user wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Administered {
+    /// The machine that asked for it.
+    pub machine: MachineId,
+    /// The user on whose behalf it did.
+    pub uid: u32,
+    /// The change.
+    pub op: VolumeOp,
+    /// Why it was not made.
+    pub refused: Option<Refusal>,
+}
+
 /// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -406,16 +419,7 @@ pub enum Event {
         refused: Option<Refusal>,
     },
     /// A user has changed the volumes, or wanted to.
-    Administered {
-        /// The machine.
-        machine: MachineId,
-        /// The user on whose behalf it asked.
-        uid: u32,
-        /// What.
-        op: VolumeOp,
-        /// Why not.
-        refused: Option<Refusal>,
-    },
+    Administered(Administered),
     /// Nobody judges any more by what the cell's groups were.
     Regrouped {
         /// The number under which that was asked for.

@@ -32,7 +32,9 @@ mod tokens;
 mod volumes;
 mod watch;
 
-pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine};
+pub use api::{
+    Administered, Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine,
+};
 pub use lending::LendingFigures;
 pub use mutant::Mutant;
 pub use rules::{Rule, Want, rule};

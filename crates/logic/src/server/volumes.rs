@@ -22,7 +22,7 @@ use super::requests::conflicts::{Need, Only};
 use super::requests::plan::{Plan, View};
 use super::requests::rounds::of_volume;
 use super::table::{Seq, Waiting};
-use super::{Event, Output, Server, Step};
+use super::{Administered, Event, Output, Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -300,12 +300,13 @@ impl Server {
             Outcome::Refused(refusal) => Some(*refusal),
             _ => None,
         };
-        step.out.push(Output::Event(Event::Administered {
+        let done = Administered {
             machine: self.mount_of(session).machine,
             uid: request.caller.uid,
             op: op.clone(),
             refused,
-        }));
+        };
+        step.out.push(Output::Event(Event::Administered(done)));
     }
 
     /// Requests that a snapshot put off are judged when it is over.

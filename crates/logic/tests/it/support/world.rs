@@ -616,7 +616,7 @@ impl World {
                 format!("closes the session of {}", self.who(session))
             }
             // The answer says it.
-            server::Event::Administered { .. } => String::new(),
+            server::Event::Administered(_) => String::new(),
             server::Event::GraceOver => "serves again".into(),
             server::Event::Regrouped { done: true, .. } => "has other groups in force".into(),
             server::Event::Regrouped { done: false, .. } => "cannot change groups yet".into(),
