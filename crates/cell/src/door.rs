@@ -10,7 +10,7 @@ use crate::groups::{GroupDeed, OnGroups};
 use crate::location::Location;
 use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
-use crate::question::{Answer, Question};
+use crate::question::{Answer, Invite, Question};
 use crate::revision::ServerLine;
 use crate::stores::OnStores;
 use crate::words::now_s;
@@ -133,7 +133,7 @@ impl CellDoor {
     pub fn rights(&self, machine: MachineId) -> Rights {
         let known = self.cell.machine(machine);
         let known = known.filter(|machine| machine.revoked_s.is_none());
-        let mut rights = known.map_or(nothing(), |machine| machine.rights);
+        let mut rights = known.map_or(nothing(), |machine| machine.bounds());
         if !rights.trusted {
             rights.users = self.cell.proven(machine, &rights);
             rights.ended = self.cell.ended(machine, &rights);
@@ -167,7 +167,7 @@ impl CellDoor {
         question: Question,
     ) -> Result<Answer, CellError> {
         let is_administrator = asker.is_some_and(|asker| asker.role == Role::Administrator);
-        if administrates(&question) && !is_administrator {
+        if question.is_administrators() && !is_administrator {
             return Err(CellError::Refused(NOT_ADMINISTRATOR.into()));
         }
         match question {
@@ -178,10 +178,15 @@ impl CellDoor {
                 let asker = asker.ok_or_else(unknown)?;
                 Ok(Answer::Certified(self.cell.renew(asker.id, &key)?))
             }
-            Question::Invite(invite) => {
-                let (secret, expires_s) = self.cell.invite(&invite)?;
-                Ok(Answer::Invited { secret, expires_s })
-            }
+            Question::Invite(invite) => self.invite(&invite, &[]),
+            Question::Grant { name, rights } => self.grant((&name, &rights), &[]),
+            Question::Limited { parts, question } => match *question {
+                Question::Invite(invite) => self.invite(&invite, &parts),
+                Question::Grant { name, rights } => self.grant((&name, &rights), &parts),
+                _ => Err(CellError::Refused(
+                    "only what a machine is granted is limited to parts of the tree".into(),
+                )),
+            },
             Question::Machines => Ok(Answer::Machines(self.cell.machines())),
             Question::Servers => {
                 asker.ok_or_else(unknown)?;
@@ -191,11 +196,6 @@ impl CellDoor {
             Question::Revoke { name } => {
                 let machine = self.cell.revoke(&name)?;
                 self.changed(&machine, &revoked(&machine).to_string());
-                Ok(Answer::Done(machine))
-            }
-            Question::Grant { name, rights } => {
-                let machine = self.cell.grant(&name, &rights)?;
-                self.changed(&machine, CHANGED);
                 Ok(Answer::Done(machine))
             }
             Question::SetUser {
@@ -228,6 +228,21 @@ impl CellDoor {
             }
             question => self.answer_about_logins(asker.ok_or_else(unknown)?, question),
         }
+    }
+
+    fn invite(&self, invite: &Invite, parts: &[String]) -> Result<Answer, CellError> {
+        let (secret, expires_s) = self.cell.invite(invite, parts)?;
+        Ok(Answer::Invited { secret, expires_s })
+    }
+
+    fn grant(
+        &self,
+        (name, rights): (&str, &Rights),
+        parts: &[String],
+    ) -> Result<Answer, CellError> {
+        let machine = self.cell.grant(name, rights, parts)?;
+        self.changed(&machine, CHANGED);
+        Ok(Answer::Done(machine))
     }
 
     fn answer_about_groups(
@@ -321,32 +336,6 @@ impl CellDoor {
 
 pub(crate) const CHANGED: &str = "the rights of this machine have changed";
 
-/// Is it an administrator's question?
-fn administrates(question: &Question) -> bool {
-    match question {
-        Question::Join { .. }
-        | Question::Renew { .. }
-        | Question::Challenge
-        | Question::Login { .. }
-        | Question::Present { .. }
-        | Question::Extend { .. }
-        | Question::Groups { .. }
-        | Question::Names { .. }
-        | Question::Servers
-        | Question::Unmounted { .. }
-        | Question::Stores(_)
-        | Question::Logout { .. } => false,
-        Question::Invite(_)
-        | Question::Machines
-        | Question::ForgetServer { .. }
-        | Question::Revoke { .. }
-        | Question::Grant { .. }
-        | Question::SetUser { .. }
-        | Question::Users
-        | Question::RemoveUser { .. } => true,
-    }
-}
-
 pub(crate) const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the \
      credential in the server's data directory (`--data DIR`), or one made by \
      `ariel join-token --administrator`";
@@ -373,40 +362,6 @@ pub(crate) fn revoked(machine: &Machine) -> CellError {
          server's machine, then `ariel join` here)",
         machine.name
     ))
-}
-
-/// The question, without secrets.
-fn told(question: &Question) -> Value {
-    match question {
-        Question::Join { name, .. } => json!({ "join": name }),
-        Question::Renew { .. } => json!("renew"),
-        Question::Invite(invite) => json!({ "invite": invite }),
-        Question::Machines => json!("machines"),
-        Question::Servers => json!("servers"),
-        Question::ForgetServer { name } => json!({ "forget-server": name }),
-        Question::Revoke { name } => json!({ "revoke": name }),
-        Question::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
-        Question::SetUser { user, password, .. } => {
-            json!({ "user": user, "password": password.is_some() })
-        }
-        Question::Users => json!("users"),
-        Question::RemoveUser { name } => json!({ "remove-user": name }),
-        Question::Challenge => json!("challenge"),
-        Question::Login { user, uid, .. } => json!({ "login": user, "uid": uid }),
-        Question::Present { uid, session, .. } => json!({ "present": uid, "session": session }),
-        Question::Extend { .. } => json!("extend"),
-        Question::Groups {
-            deed: GroupDeed::List,
-            ..
-        } => json!("groups"),
-        Question::Groups { uid, mount, deed } => {
-            json!({ "groups": deed, "uid": uid, "mount": mount })
-        }
-        Question::Names { .. } => json!("names"),
-        Question::Unmounted { mount } => json!({ "unmounted": mount }),
-        Question::Stores(question) => question.noted().unwrap_or_else(|| json!("stores")),
-        Question::Logout { uid } => json!({ "logout": uid }),
-    }
 }
 
 impl Door for CellDoor {
@@ -444,7 +399,7 @@ impl Door for CellDoor {
     fn answer(&self, key: Option<KeyPrint>, question: &[u8]) -> Vec<u8> {
         let answer = match serde_json::from_slice::<Question>(question) {
             Ok(question) => {
-                let what = told(&question);
+                let what = question.noted();
                 let asker = self.asker(key);
                 let who = match &asker {
                     Ok(Some(machine)) => machine.name.clone(),

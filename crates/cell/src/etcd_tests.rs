@@ -244,7 +244,7 @@ fn two_servers_that_decide_at_once_decide_as_one() {
         role: Role::Machine,
         rights: Rights::default(),
     };
-    let (secret, _) = one.cell().invite(&invite).unwrap();
+    let (secret, _) = one.cell().invite(&invite, &[]).unwrap();
     let joined = doors.iter().enumerate().filter(|(at, (door, key))| {
         let question = Question::Join {
             secret: secret.clone(),

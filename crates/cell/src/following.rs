@@ -217,6 +217,7 @@ fn concern(question: &Question) -> Concern {
         | Question::RemoveUser { .. }
         | Question::Unmounted { .. }
         | Question::Logout { .. } => Concern::Takes,
+        Question::Limited { question, .. } => concern(question),
         Question::Groups { deed, .. } if *deed != GroupDeed::List => Concern::Takes,
         Question::Join { .. } | Question::Login { .. } => Concern::Gives,
         Question::Groups { .. }

@@ -1,5 +1,6 @@
 //! The database's records of a machine, and of an invitation to become one.
 
+use crate::part::parts;
 use net::KeyPrint;
 use serde::{Deserialize, Serialize};
 use wire::Rights;
@@ -34,6 +35,9 @@ pub struct Machine {
     pub role: Role,
     /// Its rights.
     pub rights: Rights,
+    /// The parts of the tree that it may come to, as `VOLUME:/path`; none: all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// Its keys: the newest last.
     pub keys: Vec<Key>,
     /// When it joined, seconds since 1970.
@@ -43,6 +47,15 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Its rights, in its parts of the tree.
+    #[must_use]
+    pub fn bounds(&self) -> Rights {
+        Rights {
+            parts: parts(&self.parts),
+            ..self.rights.clone()
+        }
+    }
+
     /// Until when its newest certificate counts.
     #[must_use]
     pub fn expires_s(&self) -> u64 {
@@ -68,4 +81,6 @@ pub(crate) struct Invitation {
     pub(crate) expires_s: u64,
     pub(crate) role: Role,
     pub(crate) rights: Rights,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<String>,
 }

@@ -12,6 +12,7 @@ use crate::engine::Embedded;
 use crate::groups::Groups;
 use crate::location::Location;
 use crate::machine::{Invitation, Key, Machine, Role};
+use crate::part::checked;
 use crate::private;
 use crate::question::{Certified, Invite};
 use crate::revision::Revision;
@@ -251,11 +252,13 @@ impl Cell {
         self.state.lock().machines.values().cloned().collect()
     }
 
-    /// A new secret that is worth this; and until when.
+    /// A new secret that is worth this, in these parts of the tree alone, if there are any; and
+    /// until when.
     ///
     /// # Errors
     /// It would be worth nothing, or too much.
-    pub fn invite(&self, invite: &Invite) -> Result<(String, u64), CellError> {
+    pub fn invite(&self, invite: &Invite, parts: &[String]) -> Result<(String, u64), CellError> {
+        let parts = checked(parts)?;
         if !(1..=USES_MAX).contains(&invite.uses) || !(1..=INVITE_MAX_S).contains(&invite.for_s) {
             return Err(refused(format!(
                 "a line is for 1 to {USES_MAX} machines, and counts for a year at most"
@@ -267,6 +270,7 @@ impl Cell {
             expires_s: now_s() + invite.for_s,
             role: invite.role,
             rights: invite.rights.clone(),
+            parts,
         };
         let mut changes = self.without_expired()?;
         let at = place(INVITATIONS, hash(&secret));
@@ -314,13 +318,14 @@ impl Cell {
             then: vec![(at, after)],
         };
         let name = machine_name(name).map_err(refused)?;
-        self.add((&name, invitation.role, invitation.rights), key, changes)
+        let grant = (invitation.rights, invitation.parts);
+        self.add((&name, invitation.role, grant), key, changes)
     }
 
     /// Adds a machine, together with these changes.
     pub(crate) fn add(
         &self,
-        (name, role, rights): (&str, Role, Rights),
+        (name, role, (rights, parts)): (&str, Role, (Rights, Vec<String>)),
         key: &str,
         mut changes: Changes,
     ) -> Result<Certified, CellError> {
@@ -332,6 +337,7 @@ impl Cell {
             name: name.to_owned(),
             role,
             rights,
+            parts,
             keys: vec![Key {
                 print: key.print().to_string(),
                 expires_s: life_s.1,
@@ -435,11 +441,18 @@ impl Cell {
         })
     }
 
-    /// Gives the machine of this name these rights.
+    /// Gives the machine of this name these rights, in these parts of the tree alone, if there are
+    /// any.
     ///
     /// # Errors
     /// There is none.
-    pub fn grant(&self, name: &str, rights: &Rights) -> Result<Machine, CellError> {
+    pub fn grant(
+        &self,
+        name: &str,
+        rights: &Rights,
+        parts: &[String],
+    ) -> Result<Machine, CellError> {
+        let parts = checked(parts)?;
         if rights.uids.iter().any(|(first, last)| first > last) || rights.uids.len() > 1024 {
             return Err(refused(
                 "a range of users ends before it begins, or there are too many",
@@ -448,6 +461,7 @@ impl Cell {
         self.change(|state| {
             let mut machine = named(state, name)?;
             machine.rights = rights.clone();
+            machine.parts = parts;
             Ok(machine)
         })
     }
@@ -502,7 +516,7 @@ mod tests {
             role: Role::Machine,
             rights: Rights::default(),
         };
-        cell.invite(&invite).unwrap().0
+        cell.invite(&invite, &[]).unwrap().0
     }
 
     fn join(cell: &Cell, secret: &str, name: &str) -> Result<Certified, CellError> {
@@ -558,7 +572,7 @@ mod tests {
                 role: Role::Machine,
                 rights: Rights::default(),
             };
-            assert!(cell.invite(&invite).is_err(), "{uses} {for_s}");
+            assert!(cell.invite(&invite, &[]).is_err(), "{uses} {for_s}");
         }
     }
 
@@ -622,7 +636,7 @@ mod tests {
             uids: vec![(7, 9)],
             ..Rights::default()
         };
-        let id = cell.grant("a", &rights).unwrap().id;
+        let id = cell.grant("a", &rights, &[]).unwrap().id;
         let new = cell.renew(id, &new_key().unwrap().1).unwrap();
         for certificate in [&old.certificate, &new.certificate] {
             let print = net::print_of_pem(certificate).unwrap();
@@ -642,6 +656,6 @@ mod tests {
             uids: vec![(9, 7)],
             ..rights
         };
-        assert!(cell.grant("a", &backwards).is_err());
+        assert!(cell.grant("a", &backwards, &[]).is_err());
     }
 }

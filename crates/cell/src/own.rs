@@ -51,7 +51,11 @@ impl Cell {
             (machine, Role::Machine, Rights::all()),
         ] {
             let (key, public) = new_key()?;
-            let certified = self.add((name, role, rights), &public, Changes::default())?;
+            let certified = self.add(
+                (name, role, (rights, Vec::new())),
+                &public,
+                Changes::default(),
+            )?;
             let credential = Credential {
                 cell: certified.cell,
                 name: certified.name,

@@ -68,6 +68,14 @@ pub enum Question {
         /// The rights.
         rights: Rights,
     },
+    /// An administrator's grant, or invitation, is limited to these parts of the tree. This stands
+    /// around the question, so that a server which does not know parts does not grant all.
+    Limited {
+        /// Volumes and paths, as `ariel machine grant --only` takes them.
+        parts: Vec<String>,
+        /// A grant, or an invitation.
+        question: Box<Question>,
+    },
     /// An administrator makes a user, or gives one that is there another group, other keys or
     /// another password.
     SetUser {

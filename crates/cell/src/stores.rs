@@ -10,7 +10,7 @@ use crate::replicas::Replicas;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
-use wire::{Outcome, Time, VOLUMES_MAX, VolumeInfo};
+use wire::{Outcome, Rights, Time, VOLUMES_MAX, VolumeInfo};
 
 /// A question about stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -134,6 +134,21 @@ pub enum StoreAnswer {
     Done,
 }
 
+impl StoreAnswer {
+    /// The answer as a machine with these rights is told it: of volumes those that it was granted
+    /// something of.
+    fn within(self, rights: &Rights) -> Self {
+        match self {
+            Self::Volumes(listed) if rights.is_limited() => {
+                let mut all = listed.volumes().unwrap_or_default();
+                all.retain(|info| rights.has_part_of(&info.name));
+                Self::Volumes(Listed::of(&all))
+            }
+            answer => answer,
+        }
+    }
+}
+
 /// A list of volumes: answers of the protocol, as text, each with as many volumes as one may have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed(Vec<String>);
@@ -227,7 +242,8 @@ fn may_ask(asker: &Machine, question: &StoreQuestion) -> bool {
         | StoreQuestion::Unreplicate { .. }
         | StoreQuestion::BeginRelease { .. }
         | StoreQuestion::Release { .. } => {
-            administers || (rights.root && rights.trusted && rights.write && rights.uids.is_empty())
+            let unlimited = rights.uids.is_empty() && asker.parts.is_empty();
+            administers || (rights.root && rights.trusted && rights.write && unlimited)
         }
         StoreQuestion::Ship { .. }
         | StoreQuestion::Leave { .. }
@@ -290,7 +306,10 @@ impl CellDoor {
             return Err(refused(only));
         }
         match self.on_stores.get() {
-            Some(on_stores) => on_stores(question).map(Answer::Stores).map_err(refused),
+            Some(on_stores) => {
+                let answer = on_stores(question).map_err(refused)?;
+                Ok(Answer::Stores(answer.within(&asker.bounds())))
+            }
             None => Err(refused("the server is just starting: try again")),
         }
     }
@@ -299,7 +318,6 @@ impl CellDoor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::Rights;
 
     fn machine(role: Role, rights: Rights) -> Machine {
         Machine {
@@ -307,6 +325,7 @@ mod tests {
             name: "m".into(),
             role,
             rights,
+            parts: Vec::new(),
             keys: Vec::new(),
             joined_s: 0,
             revoked_s: None,
@@ -377,6 +396,11 @@ mod tests {
             for rights in &limited {
                 assert!(!may_ask(&machine(Role::Machine, rights.clone()), &question));
             }
+            let within = Machine {
+                parts: vec!["home:/".into()],
+                ..machine(Role::Machine, root.clone())
+            };
+            assert!(!may_ask(&within, &question));
         }
         for question in of_administrators {
             assert!(!may_ask(&machine(Role::Machine, root.clone()), &question));

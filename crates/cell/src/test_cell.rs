@@ -28,7 +28,7 @@ pub(crate) fn machine(cell: &Cell, name: &str, trusted: bool) -> Machine {
         role,
         rights,
     };
-    let (secret, _) = cell.invite(&invite).unwrap();
+    let (secret, _) = cell.invite(&invite, &[]).unwrap();
     let (_, public) = crate::authority::new_key().unwrap();
     cell.join(&secret, name, &public).unwrap();
     let all = cell.machines();

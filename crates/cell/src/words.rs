@@ -88,8 +88,8 @@ pub fn group_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A machine's rights, in words.
-pub struct Words<'a>(pub &'a wire::Rights);
+/// The rights of a machine, in words.
+pub struct Words<'a>(pub &'a crate::Machine);
 
 impl std::fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,17 +99,18 @@ impl std::fmt::Display for Words<'_> {
             write,
             uids,
             ..
-        } = self.0;
+        } = &self.0.rights;
         f.write_str(if *write { "read-write" } else { "read-only" })?;
         f.write_str(match (*trusted, *root) {
             (false, _) => ", users log in",
             (true, true) => ", root",
             (true, false) => ", root squashed",
         })?;
-        if uids.is_empty() {
-            return f.write_str(", all users");
-        }
-        f.write_str(", users ")?;
+        f.write_str(if uids.is_empty() {
+            ", all users"
+        } else {
+            ", users "
+        })?;
         for (at, (first, last)) in uids.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
             match first == last {
@@ -117,7 +118,10 @@ impl std::fmt::Display for Words<'_> {
                 false => write!(f, "{comma}{first}-{last}")?,
             }
         }
-        Ok(())
+        match self.0.parts.is_empty() {
+            true => Ok(()),
+            false => write!(f, ", only {}", self.0.parts.join(" ")),
+        }
     }
 }
 

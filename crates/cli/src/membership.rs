@@ -180,6 +180,17 @@ fn rights(args: &RightsArgs) -> Rights {
     }
 }
 
+/// The question, within the parts of the tree that these rights are for.
+fn within(args: &RightsArgs, question: Question) -> Question {
+    match args.only.is_empty() {
+        true => question,
+        false => Question::Limited {
+            parts: args.only.clone(),
+            question: Box::new(question),
+        },
+    }
+}
+
 /// Asks the cell's server as its administrator.
 pub(crate) fn ask(
     what: &str,
@@ -203,7 +214,7 @@ fn strange(what: &str) -> Failure {
 
 pub(crate) fn join_token(args: &JoinTokenArgs) -> Result<ExitCode, Failure> {
     let what = "join-token";
-    let question = Question::Invite(Invite {
+    let invite = Question::Invite(Invite {
         uses: args.uses,
         for_s: args.expires,
         role: match args.administrator {
@@ -212,6 +223,7 @@ pub(crate) fn join_token(args: &JoinTokenArgs) -> Result<ExitCode, Failure> {
         },
         rights: rights(&args.rights),
     });
+    let question = within(&args.rights, invite);
     let (credential, answer) = ask(what, &args.admin, &question)?;
     let Answer::Invited { secret, expires_s } = answer else {
         return Err(strange(what));
@@ -314,12 +326,13 @@ pub(crate) fn machine(command: &MachineCommand) -> Result<ExitCode, Failure> {
             ));
         }
         MachineCommand::Grant(args) => {
-            let question = Question::Grant {
+            let grant = Question::Grant {
                 name: args.machine.name.clone(),
                 rights: rights(&args.rights),
             };
+            let question = within(&args.rights, grant);
             let machine = change("machine grant", &args.machine.admin, &question)?;
-            show::print(&format!("{}: {}", machine.name, Words(&machine.rights)));
+            show::print(&format!("{}: {}", machine.name, Words(&machine)));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -350,7 +363,7 @@ fn state(machine: &Machine) -> String {
 fn may(machine: &Machine) -> String {
     match machine.role {
         Role::Administrator => "administers the cell".to_owned(),
-        Role::Machine => Words(&machine.rights).to_string(),
+        Role::Machine => Words(machine).to_string(),
     }
 }
 

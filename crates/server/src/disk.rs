@@ -168,6 +168,10 @@ impl Disk for StoreDisk<'_> {
         self.store.volumes()
     }
 
+    fn volume_name(&self, volume: u32) -> Option<Name> {
+        self.store.volume_name(volume)
+    }
+
     fn changed_by_release(&self, half: u32) -> Option<Arc<BTreeSet<Fid>>> {
         self.store.changed_by_release(half)
     }

@@ -434,6 +434,10 @@ fn describe(violation: Violation) -> &'static str {
         Violation::Forbidden => "it asked for what clients may not do",
         Violation::Foreign => "it named a session that another machine has begun",
         Violation::NoVolume => "it asked for a volume that is not there: see `ariel volume list`",
+        Violation::NotGranted => {
+            "it asked for a volume of which its machine was granted nothing: mount another \
+             one with --volume, or ask an administrator (`ariel machine grant`)"
+        }
         Violation::NoReplicas => {
             "it is older than replicas of volumes: install what this server runs on its machine"
         }

@@ -3,7 +3,7 @@
 
 use crate::key;
 use crate::store::{Apply, Store};
-use wire::{Caller, Fid, Op, Refusal, Time, VolumeInfo, VolumeOp, VolumeState};
+use wire::{Caller, Fid, Name, Op, Refusal, Time, VolumeInfo, VolumeOp, VolumeState};
 
 impl Store {
     /// The directories in which an object has names, each once; of one that has lost its last name,
@@ -47,6 +47,14 @@ impl Store {
         let volumes = &self.core.index.volumes;
         let all = volumes.iter().filter_map(|(id, _)| volumes.info(id));
         all.collect()
+    }
+
+    /// The name of a volume; of a snapshot or a replica, that of its volume.
+    pub fn volume_name(&self, id: u32) -> Option<Name> {
+        let volumes = &self.core.index.volumes;
+        let volume = volumes.get(id)?;
+        let of = volume.snapshot_of.and_then(|of| volumes.get(of));
+        Name::new(wire::origin_name(&of.unwrap_or(volume).name)).ok()
     }
 
     /// Objects that have no name any more and have not been reaped.

@@ -52,7 +52,7 @@ pub use op::{ACCESS_LIST, Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, Xatt
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use request::Request;
-pub use rights::{MachineId, NOBODY, Proven, Rights, next_session};
+pub use rights::{MachineId, NOBODY, Part, Proven, Rights, next_session};
 pub use seed::{mix64, splitmix64};
 pub use stream::{
     Child, Dump, Identity, Provenance, Receiving, StreamChunk, StreamHead, StreamPiece,
@@ -60,6 +60,7 @@ pub use stream::{
 pub use volume::{
     FIRST_VOLUME, Limits, REPLICA_SUFFIX, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK,
     SNAPSHOTS_NAME, ScheduleRule, StoreOf, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp,
-    VolumeState, is_replica_name, is_volume_name, replica_name, snapshot_name, split_volume_name,
+    VolumeState, is_replica_name, is_volume_name, origin_name, replica_name, snapshot_name,
+    split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -418,6 +418,8 @@ pub enum Violation {
     Foreign,
     /// A volume that is not there.
     NoVolume,
+    /// A volume of which its machine was granted nothing.
+    NotGranted,
     /// A client that speaks a version without replicas, where a replica is.
     NoReplicas,
 }

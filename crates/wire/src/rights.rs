@@ -5,6 +5,7 @@ use crate::attr::Attr;
 use crate::ids::SessionId;
 use crate::name::Name;
 use crate::op::Caller;
+use crate::volume::origin_name;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,15 @@ impl Proven {
     }
 }
 
+/// A part of the tree: what is at a path of a volume, and below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The volume's name.
+    pub volume: Name,
+    /// The names from its root on.
+    pub path: Vec<Name>,
+}
+
 const fn yes() -> bool {
     true
 }
@@ -80,6 +90,10 @@ pub struct Rights {
     /// The users whom it may speak for, from the first to the last of each; none: all of them. (Who
     /// may prove himself there, if it is not trusted.)
     pub uids: Vec<(u32, u32)>,
+    /// The parts of the tree that its users may come to, with what leads there; none: all of it.
+    /// Clients are not told of them.
+    #[serde(skip)]
+    pub parts: Vec<Part>,
     /// Of a machine that is not trusted: the users who have proved themselves.
     #[serde(default)]
     pub users: Vec<Proven>,
@@ -97,6 +111,7 @@ impl Default for Rights {
             root: false,
             write: true,
             uids: Vec::new(),
+            parts: Vec::new(),
             users: Vec::new(),
             ended: Vec::new(),
         }
@@ -111,9 +126,22 @@ impl Rights {
             root: true,
             write: true,
             uids: Vec::new(),
+            parts: Vec::new(),
             users: Vec::new(),
             ended: Vec::new(),
         }
+    }
+
+    /// May its users come to some parts of the tree alone?
+    pub const fn is_limited(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// May its users come to something of the volume of this name, or of its snapshots?
+    pub fn has_part_of(&self, volume: &Name) -> bool {
+        let origin = origin_name(volume);
+        let mut parts = self.parts.iter();
+        !self.is_limited() || parts.any(|part| part.volume.as_bytes() == origin)
     }
 
     /// Is it believed when it speaks for this user?

@@ -303,6 +303,12 @@ pub fn split_volume_name(name: &Name) -> (&[u8], Option<&[u8]>) {
     }
 }
 
+/// The name of the volume that has this name, or that this is a snapshot or a replica of.
+pub fn origin_name(name: &Name) -> &[u8] {
+    let (volume, _) = split_volume_name(name);
+    volume.strip_suffix(REPLICA_SUFFIX).unwrap_or(volume)
+}
+
 /// The name of a snapshot of a volume.
 pub fn snapshot_name(volume: &[u8], snapshot: &[u8]) -> Result<Name, Refusal> {
     let mut full = Vec::with_capacity(volume.len() + snapshot.len() + 1);

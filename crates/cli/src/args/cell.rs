@@ -140,6 +140,10 @@ pub(crate) struct RightsArgs {
     /// It speaks for these users alone: 1000-1999,2500 [default: for all]
     #[arg(long, value_name = "LIST", value_parser = uids)]
     pub(crate) uids: Option<Uids>,
+    /// It comes to this part of the tree alone: home, home:/ann or /projects; for several parts,
+    /// say it several times [default: to all]
+    #[arg(long, value_name = "PART", value_parser = cell::part_name)]
+    pub(crate) only: Vec<String>,
 }
 
 /// Ranges of users.
@@ -162,6 +166,7 @@ fn uids(text: &str) -> Result<Uids, String> {
 Examples:
   ariel join-token --data /srv/ariel
   ariel join-token --uses 100 --expires 7d --uids 1000-1999
+  ariel join-token --only home --only /projects
 The line is a secret: any machine that has it can join. `ariel join` takes it from standard
 input.")]
 pub(crate) struct JoinTokenArgs {
@@ -176,7 +181,7 @@ pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) rights: RightsArgs,
     /// A machine that joins with it administers the cell, and mounts nothing
-    #[arg(long, conflicts_with_all = ["untrusted", "root", "read_only", "uids"])]
+    #[arg(long, conflicts_with_all = ["untrusted", "root", "read_only", "uids", "only"])]
     pub(crate) administrator: bool,
     /// Where machines reach the server [default: where it listens]
     #[arg(long, value_name = "ADDR", value_parser = addresses)]
@@ -235,7 +240,8 @@ pub(crate) struct MachineArgs {
 #[command(after_help = "\
 Examples:
   ariel machine grant build-7 --root
-  ariel machine grant kiosk --read-only --uids 1000-1999")]
+  ariel machine grant kiosk --read-only --uids 1000-1999
+  ariel machine grant ci-3 --only /projects/a --only tools")]
 pub(crate) struct GrantArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,

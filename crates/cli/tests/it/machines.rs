@@ -113,7 +113,7 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
 
 /// Has mounts judged from outside: they show what one machine would, and refuse nothing that it
 /// would not.
-fn judge(mounts: &[&Path]) {
+pub fn judge(mounts: &[&Path]) {
     let seconds = if long() { "60" } else { "6" };
     let mut judge = ariel(&["torture", "--seconds", seconds]);
     for dir in mounts {
@@ -170,7 +170,7 @@ fn a_machine_whose_root_is_nobody_is_refused_nothing_that_others_may_see() {
 
 /// Checks that a command on the first machine prints this before long. Nothing tells when its mount
 /// has connected anew: this looks from time to time.
-fn soon(machines: &mut Machines, line: &str, wanted: &str) {
+pub fn soon(machines: &mut Machines, line: &str, wanted: &str) {
     let mut told = String::new();
     let came = eventually(Duration::from_secs(10), || {
         told = text(&machines.run("build-1", line));

@@ -67,6 +67,7 @@ mod names_in_use;
 mod network;
 mod overlay;
 mod packages;
+mod parts;
 mod posix;
 mod postgres;
 mod power;

@@ -205,6 +205,12 @@ pub trait Disk {
     fn volumes(&self) -> Vec<VolumeInfo> {
         Vec::new()
     }
+    /// The name of a volume; of a snapshot or a replica, that of its volume.
+    fn volume_name(&self, volume: u32) -> Option<Name> {
+        let all = self.volumes();
+        let info = all.iter().find(|info| info.id == volume)?;
+        Name::new(wire::origin_name(&info.name)).ok()
+    }
     /// The objects of a replica that clients must not keep when the release that is received under
     /// this number is published; `None`: all objects of the volume.
     fn changed_by_release(&self, _half: u32) -> Option<Arc<BTreeSet<Fid>>> {

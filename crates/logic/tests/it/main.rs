@@ -10,6 +10,7 @@ mod grace;
 mod lies;
 mod machines;
 mod older;
+mod parts;
 mod placement;
 mod refused;
 mod scenarios;

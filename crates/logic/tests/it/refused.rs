@@ -10,27 +10,27 @@ use wire::{
     Right, Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, VolumeOp, WriteMode,
 };
 
-const STRANGER: u64 = 1;
-const OWNER: u64 = 2;
+pub(crate) const STRANGER: u64 = 1;
+pub(crate) const OWNER: u64 = 2;
 const SESSION: SessionId = 77;
 const BOOT: u64 = 1 << 40;
 const SECOND: Time = 1_000_000_000;
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
 /// A tree in which `dir` (of root, mode as given) holds `f` (of root, mode as given) and `sub`.
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     disk: MemoryDisk,
-    last: u64,
-    dir: Fid,
-    file: Fid,
+    pub(crate) last: u64,
+    pub(crate) dir: Fid,
+    pub(crate) file: Fid,
 }
 
 impl World {
-    fn new(dir_mode: u16, file_mode: u16) -> Self {
+    pub(crate) fn new(dir_mode: u16, file_mode: u16) -> Self {
         let options = Options::default();
         let root = Fid::root(1);
         let mut world = Self {
@@ -63,7 +63,7 @@ impl World {
         (world, op)
     }
 
-    fn make(&mut self, dir: Fid, called: &str, make: Make, mode: u32) -> Fid {
+    pub(crate) fn make(&mut self, dir: Fid, called: &str, make: Make, mode: u32) -> Fid {
         let name = name(called);
         let open = None;
         let outcome = self.must(Op::Make {
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Root of a machine that may everything does this.
-    fn must(&mut self, op: Op) -> Outcome {
+    pub(crate) fn must(&mut self, op: Op) -> Outcome {
         let outcome = self.asks(OWNER, op);
         assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
         outcome
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// A machine comes, and greets.
-    fn comes(&mut self, machine: u64, rights: Rights) -> Vec<Output> {
+    pub(crate) fn comes(&mut self, machine: u64, rights: Rights) -> Vec<Output> {
         let conn = machine;
         self.input(Input::Came {
             conn,
@@ -109,7 +109,7 @@ impl World {
         self.says(machine, hello)
     }
 
-    fn says(&mut self, from: u64, message: ToServer) -> Vec<Output> {
+    pub(crate) fn says(&mut self, from: u64, message: ToServer) -> Vec<Output> {
         let bulk_len = match &message {
             ToServer::Request(Request {
                 op: Op::Write { len, .. },
@@ -125,12 +125,12 @@ impl World {
         })
     }
 
-    fn asks(&mut self, from: u64, op: Op) -> Outcome {
+    pub(crate) fn asks(&mut self, from: u64, op: Op) -> Outcome {
         self.asks_with(from, op, Hold::default())
     }
 
     /// It says that root asks, in all groups.
-    fn request(&self, op: Op) -> Request {
+    pub(crate) fn request(&self, op: Op) -> Request {
         let groups = Some(vec![0]);
         let caller = Caller {
             groups,
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    fn asks_with(&mut self, from: u64, op: Op, hold: Hold) -> Outcome {
+    pub(crate) fn asks_with(&mut self, from: u64, op: Op, hold: Hold) -> Outcome {
         self.last += 1;
         let request = Request {
             hold,
@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-fn denied() -> Outcome {
+pub(crate) fn denied() -> Outcome {
     Outcome::Refused(Refusal::Denied)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::server::api::{Conn, Event, Output};
 use crate::server::mutant::Mutant;
+use crate::server::session::limits::has_part;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -31,10 +32,14 @@ impl Server {
         let Some(root) = self.root_of(&*step.disk, volume) else {
             return step.violation(from, Violation::NoVolume);
         };
+        // A session that is there may have changes that it was answered before the grant was.
+        let known = self.sessions.contains_key(&id);
+        if !known && !has_part(&*step.disk, &self.rights_at(from), root.0.volume) {
+            return step.violation(from, Violation::NotGranted);
+        }
         if version < VERSION_OF_REPLICAS && self.has_replica() {
             return step.violation(from, Violation::NoReplicas);
         }
-        let known = self.sessions.contains_key(&id);
         if !known {
             step.out.push(Output::Event(Event::Opened {
                 session: id,

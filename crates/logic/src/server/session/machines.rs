@@ -160,7 +160,7 @@ impl Server {
     /// The object of a change that a client made before its rights ended, and told the server only
     /// now, is recalled like the rest.
     pub(crate) fn withdraw_made(&mut self, step: &mut Step<'_>, id: SessionId, made: Option<Fid>) {
-        let ended = |rights: &Rights| !rights.write || !rights.trusted;
+        let ended = |rights: &Rights| !rights.write || !rights.trusted || rights.is_limited();
         if let Some(fid) = made
             && self.bounds(id).is_some_and(ended)
         {
@@ -233,7 +233,7 @@ impl Server {
     pub(crate) fn bounds(&self, id: SessionId) -> Option<&Rights> {
         let conn = self.sessions.get(&id).and_then(|session| session.conn)?;
         let rights = &self.peers.0.get(&conn)?.rights;
-        (!rights.root || !rights.write).then_some(rights)
+        (!rights.root || !rights.write || rights.is_limited()).then_some(rights)
     }
 
     /// A machine is not trusted any more: nobody waits for its leases, and nothing that it says

@@ -5,6 +5,7 @@ pub(super) mod grace;
 pub(super) mod holder_records;
 pub(super) mod lease;
 pub(super) mod lifecycle;
+pub(super) mod limits;
 pub(super) mod machines;
 pub(super) mod reach;
 pub(super) mod reassert;

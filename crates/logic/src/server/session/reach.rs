@@ -6,14 +6,13 @@
 //! session may do what one of them may do by modes and lists. A user who has not logged in is
 //! nobody, and may read what everybody may.
 
+use super::limits::{Inside, Limits, has_part};
 use super::machines::{changes, raised};
 use crate::server::Server;
 use crate::server::api::Disk;
-use crate::server::lists::is_below;
 use crate::server::rules::{Want, rule};
-use alloc::vec::Vec;
 use wire::{
-    Attr, Caller, Fid, Hold, Holding, Name, Op, Outcome, Proven, Refusal, Request, Right, Rights,
+    Attr, Caller, Fid, Hold, Holding, Op, Outcome, Proven, Refusal, Request, Right, Rights,
     SessionId, WriteMode,
 };
 
@@ -21,56 +20,37 @@ const READ: u16 = 4;
 const WRITE: u16 = 2;
 const SEARCH: u16 = 1;
 
-/// The object that a proof is limited to, and the way there.
-struct Limit<'a> {
-    /// The objects from the root on, as far as they are known now.
-    way: Vec<Fid>,
-    /// The names that lead from each of them to the next one.
-    names: &'a [Name],
-}
-
-impl Limit<'_> {
-    /// The object that the proof is limited to, if it is there.
-    fn top(&self) -> Option<Fid> {
-        let whole = self.way.len() == self.names.len() + 1;
-        self.way.last().copied().filter(|_| whole)
-    }
-
-    /// On the way: is this about the next step alone, or what a kernel asks for to come there?
-    fn leads_on(&self, at: usize, op: &Op) -> bool {
-        match op {
-            Op::Lookup { name, .. } => self.names.get(at) == Some(name),
-            Op::GetXattr { .. } => true,
-            _ => false,
-        }
-    }
-}
-
 /// Somebody for whom a session may ask.
-enum Party<'a> {
+enum Who<'a> {
     /// Anybody whom the machine may speak for.
     Machine(&'a Rights),
-    /// A user who has proved himself, and what his proof is limited to.
-    User(&'a Proven, Option<Limit<'a>>),
+    /// A user who has proved himself.
+    User(&'a Proven),
     /// A user who has not.
     Nobody,
+}
+
+/// Somebody for whom a session may ask, within these limits.
+struct Party<'a> {
+    who: Who<'a>,
+    limits: Limits<'a>,
 }
 
 impl Party<'_> {
     /// May he use an object in one of these ways, by its mode and its lists?
     fn may(&self, disk: &dyn Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
-        let (caller, writes) = match self {
-            Self::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
+        let (caller, writes) = match self.who {
+            Who::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
             // The owner may give himself what he has not, where his mode decides.
-            Self::User(user, _) if user.uid == attr.uid && user.write && !disk.governed(fid) => {
+            Who::User(user) if user.uid == attr.uid && user.write && !disk.governed(fid) => {
                 return Ok(true);
             }
-            Self::User(user, _) => {
+            Who::User(user) => {
                 let mut caller = user.caller();
                 disk.join_groups(None, &mut caller);
                 (caller, user.write)
             }
-            Self::Nobody => (Caller::nobody(), false),
+            Who::Nobody => (Caller::nobody(), false),
         };
         for bit in [READ, WRITE, SEARCH] {
             let asked = bits & bit != 0 && (bit != WRITE || writes);
@@ -80,28 +60,6 @@ impl Party<'_> {
         }
         Ok(false)
     }
-
-    /// The limit of his proof.
-    fn limit(&self) -> Option<&Limit<'_>> {
-        match self {
-            Self::User(_, limit) => limit.as_ref(),
-            _ => None,
-        }
-    }
-}
-
-/// The objects from the root to what is at a path, as far as there are any.
-fn way_to(disk: &dyn Disk, root: Fid, path: &[Name]) -> Result<Vec<Fid>, Refusal> {
-    let mut way = Vec::from([root]);
-    let mut at = root;
-    for name in path {
-        let Some(next) = disk.lookup(at, name)? else {
-            break;
-        };
-        way.push(next);
-        at = next;
-    }
-    Ok(way)
 }
 
 impl Server {
@@ -120,6 +78,9 @@ impl Server {
         }
         if !rights.write && changes(&request.op) {
             return Some(Refusal::ReadOnly);
+        }
+        if let Err(refusal) = self.leaves_parts(disk, rights, &request.op) {
+            return Some(refusal);
         }
         let objects = rule(&request.op).objects.into_iter().flatten();
         let found = self.objects_in_reach(disk, id, objects);
@@ -161,7 +122,7 @@ impl Server {
         if !user.write && changes(&request.op) {
             return Some(Refusal::ReadOnly);
         }
-        self.leaves_limit(disk, (id, user), &request.op).err()
+        self.leaves_proof(disk, (id, user), &request.op).err()
     }
 
     /// Why a change that the client has answered itself may not be done, whatever has become of the
@@ -176,52 +137,9 @@ impl Server {
             return None;
         }
         match rights.answerable(request.caller.uid) {
-            Some(user) => self.leaves_limit(disk, (id, user), &request.op).err(),
+            Some(user) => self.leaves_proof(disk, (id, user), &request.op).err(),
             None => Some(Refusal::Denied),
         }
-    }
-
-    /// Is it outside of what the user's proof is limited to?
-    fn leaves_limit(
-        &self,
-        disk: &dyn Disk,
-        (id, user): (SessionId, &Proven),
-        op: &Op,
-    ) -> Result<(), Refusal> {
-        let Some(limit) = self.limit_of(disk, id, user)? else {
-            return Ok(());
-        };
-        let objects = rule(op).objects.into_iter().flatten();
-        for (fid, _) in objects {
-            let top = limit.top();
-            let step = limit.way.iter().position(|at| *at == fid);
-            let inside = match step.filter(|_| top != Some(fid)) {
-                Some(at) => limit.leads_on(at, op),
-                None => is_below(disk, fid, top)?,
-            };
-            if !inside {
-                return Err(Refusal::Denied);
-            }
-        }
-        Ok(())
-    }
-
-    /// The limit of a user's proof, if it has one. Names change, and some changes come late: so it
-    /// is looked for each time. A path is one of the first volume, and leads nowhere in others.
-    fn limit_of<'a>(
-        &self,
-        disk: &dyn Disk,
-        id: SessionId,
-        user: &'a Proven,
-    ) -> Result<Option<Limit<'a>>, Refusal> {
-        let Some(names) = &user.under else {
-            return Ok(None);
-        };
-        let way = match self.root_at(id) == self.root {
-            true => way_to(disk, self.root, names)?,
-            false => Vec::new(),
-        };
-        Ok(Some(Limit { way, names }))
     }
 
     /// The root of the tree that a session has.
@@ -247,7 +165,7 @@ impl Server {
         id: SessionId,
         objects: impl Iterator<Item = (Fid, Want)>,
     ) -> Result<(), Refusal> {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+        let Some(rights) = self.bounds(id).filter(|rights| bounds_reach(rights)) else {
             return Ok(());
         };
         for (fid, want) in objects {
@@ -256,7 +174,7 @@ impl Server {
             };
             let object = (fid, &attr);
             let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, true));
-            if !self.any_party(disk, (id, rights), reached)? {
+            if !self.any_party(disk, (id, rights, fid.volume), reached)? {
                 // A kernel that has a name of it in hand still begins again, and finds it gone.
                 let gone = attr.nlink == 0 && !self.has(id, fid);
                 return Err([Refusal::Denied, Refusal::Stale][usize::from(gone)]);
@@ -271,23 +189,26 @@ impl Server {
         holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
     }
 
-    /// Is it so for anybody of the session?
+    /// Is it so for anybody of the session, within the limits that count in this volume?
     fn any_party(
         &self,
         disk: &dyn Disk,
-        (id, rights): (SessionId, &Rights),
+        (id, rights, volume): (SessionId, &Rights, u32),
         mut holds: impl FnMut(&Party<'_>) -> Result<bool, Refusal>,
     ) -> Result<bool, Refusal> {
+        let limits = |user| self.limits_of(disk, (id, rights, user), volume);
         if rights.trusted {
-            return holds(&Party::Machine(rights));
+            let (who, limits) = (Who::Machine(rights), limits(None)?);
+            return holds(&Party { who, limits });
         }
         for user in rights.users.iter().filter(|user| !user.expired) {
-            let limit = self.limit_of(disk, id, user)?;
-            if holds(&Party::User(user, limit))? {
+            let (who, limits) = (Who::User(user), limits(Some(user))?);
+            if holds(&Party { who, limits })? {
                 return Ok(true);
             }
         }
-        holds(&Party::Nobody)
+        let (who, limits) = (Who::Nobody, limits(None)?);
+        holds(&Party { who, limits })
     }
 
     /// Can this one get at an object? `held`: the session caches the object or has it open, so it
@@ -308,13 +229,14 @@ impl Server {
         if attr.nlink == 0 && !self.lingers(fid) && !self.has(id, fid) {
             return Ok(false);
         }
-        let limit = party.limit();
-        // On the way to what he is limited to he may come, and open nothing.
-        let inside = limit.is_none_or(|limit| {
-            limit.top() == Some(fid) || (bits == 0 && limit.way.contains(&fid))
-        });
+        let nameless = held && attr.nlink == 0 && self.has(id, fid);
+        let inside = party.limits.at(fid, (bits == 0, nameless));
         if self.opens_ways((id, party), fid, held) {
-            return Ok(inside);
+            return Ok(inside.is_whole());
+        }
+        // It has come here before: that this is in its limits still is enough.
+        if held && self.has(id, fid) {
+            return party.limits.hold(disk, fid, inside);
         }
         for dir in disk.dirs(fid)? {
             if self.comes_to(disk, (id, party), dir, (inside, held))? {
@@ -327,7 +249,7 @@ impl Server {
     /// Need it not be asked by which way a session has come here? A volume can be had by its name,
     /// too: so a mount point of it opens nothing more.
     fn opens_ways(&self, (id, party): (SessionId, &Party<'_>), at: Fid, held: bool) -> bool {
-        let holds = held && party.limit().is_none() && self.has(id, at);
+        let holds = held && party.limits.are_none() && self.has(id, at);
         at == self.root_at(id) || at == Fid::root(at.volume) || holds
     }
 
@@ -338,7 +260,7 @@ impl Server {
         disk: &dyn Disk,
         (id, party): (SessionId, &Party<'_>),
         dir: Fid,
-        (mut inside, held): (bool, bool),
+        (mut inside, held): (Inside, bool),
     ) -> Result<bool, Refusal> {
         let mut at = dir;
         loop {
@@ -348,9 +270,9 @@ impl Server {
             if !party.may(disk, (at, &attr), SEARCH)? {
                 return Ok(false);
             }
-            inside |= party.limit().is_some_and(|limit| limit.top() == Some(at));
+            inside = party.limits.with(inside, at);
             if self.opens_ways((id, party), at, held) {
-                return Ok(inside);
+                return Ok(inside.is_whole());
             }
             match disk.place(at)? {
                 Some((dir, _)) => at = dir,
@@ -379,7 +301,7 @@ impl Server {
         id: SessionId,
         holding: &Holding,
     ) -> bool {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+        let Some(rights) = self.bounds(id).filter(|rights| bounds_reach(rights)) else {
             return false;
         };
         let Holding { fid, right, hold } = *holding;
@@ -394,7 +316,7 @@ impl Server {
         };
         let may = match attr.nlink {
             // Which of the clients that held it had it open nobody knows any more.
-            0 => self.any_party(disk, (id, rights), |party| {
+            0 => self.any_party(disk, (id, rights, fid.volume), |party| {
                 party.may(disk, (fid, &attr), want.bits())
             }),
             _ => self.in_reach(disk, id, (fid, want)).map(|()| true),
@@ -414,7 +336,7 @@ impl Server {
             return true;
         };
         let writes = (right < Right::Exclusive && !fid.is_room()) || rights.write;
-        if !writes || rights.root || fid.is_room() {
+        if !writes || !bounds_reach(rights) || fid.is_room() {
             return writes;
         }
         let want = match right {
@@ -426,13 +348,16 @@ impl Server {
         };
         let object = (fid, &attr);
         let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, false));
-        self.any_party(disk, (id, rights), reached) == Ok(true)
+        self.any_party(disk, (id, rights, fid.volume), reached) == Ok(true)
     }
 
     /// May the session be told what happens to names in the first of these directories, each of
     /// which is in the next one?
     pub(crate) fn may_be_told(&self, disk: &dyn Disk, id: SessionId, way: &[Fid]) -> bool {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+        let Some(rights) = self.bounds(id).filter(|rights| bounds_reach(rights)) else {
+            return true;
+        };
+        let Some(first) = way.first() else {
             return true;
         };
         let told = |party: &Party<'_>| {
@@ -446,17 +371,17 @@ impl Server {
                     return Ok(false);
                 }
             }
-            match (party.limit(), way.first()) {
-                (Some(limit), Some(dir)) => is_below(disk, *dir, limit.top()),
-                _ => Ok(true),
-            }
+            party.limits.hold(disk, *first, Inside::NOTHING)
         };
-        self.any_party(disk, (id, rights), told) == Ok(true)
+        self.any_party(disk, (id, rights, first.volume), told) == Ok(true)
     }
 
     /// A listing by somebody who may read the directory, and not search it: names, and nothing of
-    /// what they name.
+    /// what they name. Of volumes a machine is told those that it was granted something of.
     pub(crate) fn hide(&self, disk: &dyn Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
+        if let (Outcome::Volumes(volumes), Some(rights)) = (&mut *outcome, self.bounds(id)) {
+            volumes.retain(|info| has_part(disk, rights, info.id));
+        }
         let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
             (op, outcome)
         else {
@@ -468,6 +393,11 @@ impl Server {
             }
         }
     }
+}
+
+/// Is there something that its users cannot come to, whoever they are?
+fn bounds_reach(rights: &Rights) -> bool {
+    !rights.root || rights.is_limited()
 }
 
 /// Was it answered by the client, under tokens that it had? Then it was allowed, and is done

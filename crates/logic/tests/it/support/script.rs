@@ -293,6 +293,23 @@ fn place(world: &World, path: &str) -> (Fid, Name) {
     (dir, Name::new(name.as_bytes()).expect("a name"))
 }
 
+/// All rights, in the part of the tree at this path.
+fn within(path: &str) -> wire::Rights {
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
+    let part = wire::Part {
+        volume: name("root"),
+        path: path
+            .split('/')
+            .filter(|text| !text.is_empty())
+            .map(name)
+            .collect(),
+    };
+    wire::Rights {
+        parts: vec![part],
+        ..wire::Rights::all()
+    }
+}
+
 fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
     let name = machine.chars().next().expect("a machine is one letter");
     assert!(
@@ -302,6 +319,8 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
     match words {
         ["cut"] => world.cut(name),
         ["squashed"] => world.limit(name, wire::Rights::default()),
+        ["within", path] => world.limit(name, within(path)),
+        ["granted", path] => world.regrant(name, within(path)),
         ["keeps", "nothing"] => world.keeps_nothing(name),
         ["reads"] => {
             let write = false;

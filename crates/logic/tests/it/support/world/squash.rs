@@ -14,6 +14,12 @@ impl World {
         self.connect(name);
     }
 
+    /// A machine has other rights from now on, and is to connect anew.
+    pub fn regrant(&mut self, name: char, rights: Rights) {
+        self.limited.insert(name, rights);
+        self.cut(name);
+    }
+
     /// The server learns whose connection it is.
     pub(super) fn come(&mut self, name: char, conn: server::Conn) {
         if let Some(rights) = self.limited.get(&name).cloned() {
