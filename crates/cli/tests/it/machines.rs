@@ -156,6 +156,15 @@ fn a_machine_whose_root_is_nobody_is_refused_nothing_that_others_may_see() {
     machines.refused("build-1", "cat /mnt/closed/f", &["Permission denied"]);
     machines.must("server", "rm /mnt/open");
     machines.refused("build-1", "cat /mnt/open", &["No such file"]);
+    // So are the snapshots, each as it was then.
+    machines.must("server", "ariel volume snapshot 127.0.0.1:7070 root then");
+    let then = "ls /mnt/.snapshots && cat /mnt/.snapshots/then/kept";
+    assert_eq!(machines.must("build-1", then), "then\n3\n");
+    machines.refused(
+        "build-1",
+        "cat /mnt/.snapshots/then/closed/f",
+        &["Permission denied"],
+    );
     // A list names others: nobody is one of those whom it does not name.
     let list = as_user(
         1500,

@@ -210,6 +210,14 @@ fn is_in(disk: &dyn Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
     Ok(parent == dir && disk.attr(fid)?.is_some_and(|attr| is_file(attr.kind)))
 }
 
+/// The directories in which an object has names. That of a volume's snapshots is in its root.
+pub(crate) fn dirs_of(disk: &dyn Disk, fid: Fid) -> Result<Vec<Fid>, Refusal> {
+    match fid.is_snapshots() {
+        true => Ok(Vec::from([Fid::root(fid.volume)])),
+        false => disk.dirs(fid),
+    }
+}
+
 /// Is an object at or below another one?
 pub(crate) fn is_below(disk: &dyn Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
     let Some(top) = top else {
@@ -218,7 +226,7 @@ pub(crate) fn is_below(disk: &dyn Disk, fid: Fid, top: Option<Fid>) -> Result<bo
     if fid == top {
         return Ok(true);
     }
-    for mut at in disk.dirs(fid)? {
+    for mut at in dirs_of(disk, fid)? {
         while at != top {
             match disk.place(at)? {
                 Some((dir, _)) => at = dir,

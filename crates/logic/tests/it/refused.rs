@@ -230,6 +230,25 @@ fn a_machine_whose_users_may_is_refused_none_of_it() {
 }
 
 #[test]
+fn the_snapshots_of_a_volume_are_listed_to_machines_whose_root_is_nobody() {
+    let mut world = World::new(0o755, 0o644);
+    world.comes(STRANGER, Rights::default());
+    let dir = Fid::snapshots(1);
+    let (after, max, name) = (0, 100, name("none"));
+    for op in [
+        Op::GetAttr { fid: dir },
+        Op::ReadDir { dir, after, max },
+        Op::Lookup { dir, name },
+    ] {
+        let outcome = world.asks(STRANGER, op.clone());
+        assert!(
+            !matches!(outcome, Outcome::Refused(_)),
+            "{op:?}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_said_unasked_of_things_out_of_reach_counts_for_nothing() {
     let mut world = World::new(0o700, 0o600);
     world.comes(STRANGER, Rights::default());

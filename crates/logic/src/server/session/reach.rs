@@ -10,6 +10,7 @@ use super::limits::{Inside, Limits, has_part};
 use super::machines::{changes, raised};
 use crate::server::Server;
 use crate::server::api::Disk;
+use crate::server::lists::dirs_of;
 use crate::server::rules::{Want, rule};
 use wire::{
     Attr, Caller, Fid, Hold, Holding, Op, Outcome, Proven, Refusal, Request, Right, Rights,
@@ -238,7 +239,7 @@ impl Server {
         if held && self.has(id, fid) {
             return party.limits.hold(disk, fid, inside);
         }
-        for dir in disk.dirs(fid)? {
+        for dir in dirs_of(disk, fid)? {
             if self.comes_to(disk, (id, party), dir, (inside, held))? {
                 return Ok(true);
             }
