@@ -24,9 +24,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use wire::{MachineId, Rights};
 
-/// Told of each machine whose rights have changed, or that was revoked, and why its links end.
-/// The second says whether it was revoked.
-type OnChange = Box<dyn Fn(MachineId, (bool, &str)) + Send + Sync>;
+/// A change of a machine's rights, as the server is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is no machine of the cell any more, and has no sessions when the call returns.
+    Revoked,
+    /// It has other rights, and no mount of it judges by the old ones when the call returns.
+    Regranted,
+    /// Its users have come, or are leaving by themselves: nobody need be waited for.
+    Users,
+}
+
+/// Told of each machine whose rights have changed, and why its links end. Refused: the change is
+/// not in force at all mounts yet.
+type OnChange = Box<dyn Fn(MachineId, (Change, &str)) -> Result<(), String> + Send + Sync>;
 
 /// The door.
 pub struct CellDoor {
@@ -141,12 +152,22 @@ impl CellDoor {
         rights
     }
 
-    pub(crate) fn changed(&self, machine: &Machine, why: &str) {
+    /// Has the server judge by a machine's rights as they are now, if it judges by others.
+    pub(crate) fn changed(&self, machine: &Machine, change: Change) -> Result<(), CellError> {
         let now = (machine.revoked_s.is_some(), self.rights(machine.id));
-        self.told.lock().insert(machine.id, now);
-        if let Some(on_change) = self.on_change.get() {
-            on_change(machine.id, (machine.revoked_s.is_some(), why));
+        let before = self.told.lock().get(&machine.id).cloned();
+        if before.as_ref() == Some(&now) && change == Change::Regranted {
+            return Ok(());
         }
+        let why = match change {
+            Change::Revoked => revoked(machine).to_string(),
+            Change::Regranted | Change::Users => CHANGED.to_owned(),
+        };
+        if let Some(on_change) = self.on_change.get() {
+            on_change(machine.id, (change, &why)).map_err(not_in_force)?;
+        }
+        self.told.lock().insert(machine.id, now);
+        Ok(())
     }
 
     /// The asking machine, which may still show itself.
@@ -195,7 +216,7 @@ impl CellDoor {
             Question::ForgetServer { name } => self.forget_server(&name),
             Question::Revoke { name } => {
                 let machine = self.cell.revoke(&name)?;
-                self.changed(&machine, &revoked(&machine).to_string());
+                self.changed(&machine, Change::Revoked)?;
                 Ok(Answer::Done(machine))
             }
             Question::SetUser {
@@ -204,12 +225,12 @@ impl CellDoor {
                 new,
             } => {
                 let machines = self.cell.set_user(user, password.as_deref(), new)?;
-                Ok(self.changed_all(&machines))
+                self.changed_all(&machines, Change::Regranted)
             }
             Question::Users => Ok(Answer::Users(self.cell.users())),
             Question::RemoveUser { name } => {
                 let machines = self.cell.remove_user(&name)?;
-                Ok(self.changed_all(&machines))
+                self.changed_all(&machines, Change::Regranted)
             }
             Question::Groups { uid, mount, deed } => {
                 self.answer_about_groups(asker.ok_or_else(unknown)?, (uid, mount.as_deref(), &deed))
@@ -241,7 +262,7 @@ impl CellDoor {
         parts: &[String],
     ) -> Result<Answer, CellError> {
         let machine = self.cell.grant(name, rights, parts)?;
-        self.changed(&machine, CHANGED);
+        self.changed(&machine, Change::Regranted)?;
         Ok(Answer::Done(machine))
     }
 
@@ -307,16 +328,17 @@ impl CellDoor {
             _ => return Err(unknown()),
         };
         if !matches!(answer, Answer::Challenge { .. }) {
-            self.changed(asker, CHANGED);
+            self.changed(asker, Change::Users)?;
         }
         Ok(answer)
     }
 
-    fn changed_all(&self, machines: &[u64]) -> Answer {
-        for machine in machines.iter().filter_map(|id| self.cell.machine(*id)) {
-            self.changed(&machine, CHANGED);
-        }
-        Answer::Ok
+    fn changed_all(&self, machines: &[u64], change: Change) -> Result<Answer, CellError> {
+        let machines = machines.iter().filter_map(|id| self.cell.machine(*id));
+        // All are told, also when one cannot be.
+        let told: Vec<_> = machines.map(|it| self.changed(&it, change)).collect();
+        told.into_iter().collect::<Result<(), _>>()?;
+        Ok(Answer::Ok)
     }
 
     /// Waits until logins have expired, and sees to it; false: it is time to end.
@@ -324,7 +346,8 @@ impl CellDoor {
         let Some(lapsed) = self.cell.users.lapsed() else {
             return false;
         };
-        self.changed_all(&lapsed);
+        // Nobody is waited for, so nothing is refused.
+        let _ = self.changed_all(&lapsed, Change::Users);
         true
     }
 
@@ -334,7 +357,15 @@ impl CellDoor {
     }
 }
 
-pub(crate) const CHANGED: &str = "the rights of this machine have changed";
+const CHANGED: &str = "the rights of this machine have changed";
+
+/// The change is there, and the server cannot say yet that all mounts judge by it.
+fn not_in_force(why: String) -> CellError {
+    CellError::Refused(format!(
+        "it is done, and counts for all that is asked from now on, but mounts may still show what \
+         they have in their caches: {why}"
+    ))
+}
 
 pub(crate) const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the \
      credential in the server's data directory (`--data DIR`), or one made by \

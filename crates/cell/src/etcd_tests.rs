@@ -3,13 +3,14 @@
 
 use super::Etcd;
 use super::process::{Began, Process, READY};
+
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::groups::GroupDeed;
 use crate::machine::Role;
 use crate::question::{Answer, Invite, Question};
 use crate::test_cell::machine;
 use crate::user::User;
-use crate::{Cell, CellDoor, CellError, Credential, Location};
+use crate::{Cell, CellDoor, CellError, Change, Credential, Location};
 use net::{Door, KeyPrint};
 use std::path::Path;
 use std::sync::Arc;
@@ -138,8 +139,9 @@ fn a_change_at_one_server_is_in_force_at_the_other_when_it_is_answered() {
     let (_, other) = process.server("other");
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
-    other.tell(Box::new(move |id, (revoked, _)| {
-        heard.lock().unwrap().push((id, revoked));
+    other.tell(Box::new(move |id, (change, _)| {
+        heard.lock().unwrap().push((id, change == Change::Revoked));
+        Ok(())
     }));
     // It cannot put groups in force at first: what failed is done again.
     let groups = Arc::new(Mutex::new(0));

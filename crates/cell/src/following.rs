@@ -5,7 +5,7 @@
 //! every server that follows within some seconds when that is answered. A server follows the others
 //! in the order of their changes.
 
-use crate::door::{CHANGED, CellDoor, revoked};
+use crate::door::{CellDoor, Change};
 use crate::groups::GroupDeed;
 use crate::machine::Machine;
 use crate::members::CellError;
@@ -110,8 +110,8 @@ impl CellDoor {
                 continue;
             }
             match self.cell.machine(id) {
-                Some(machine) if now.0 => self.changed(&machine, &revoked(&machine).to_string()),
-                Some(machine) => self.changed(&machine, CHANGED),
+                Some(machine) if now.0 => self.changed(&machine, Change::Revoked)?,
+                Some(machine) => self.changed(&machine, self.kind_of(id, &now.1))?,
                 None => {}
             }
         }
@@ -120,6 +120,16 @@ impl CellDoor {
         self.tell_server(|line| line.revision = revision)?;
         *followed = revision;
         Ok(())
+    }
+
+    /// How a machine's rights have changed, if they are these now: are clients to be waited for?
+    fn kind_of(&self, id: MachineId, now: &Rights) -> Change {
+        let told = self.told.lock();
+        let takes = told.get(&id).is_some_and(|(_, old)| now.take_from(old));
+        match takes {
+            true => Change::Regranted,
+            false => Change::Users,
+        }
     }
 
     fn tell_server(&self, how: impl FnOnce(&mut ServerLine)) -> Result<(), CellError> {

@@ -52,7 +52,7 @@ mod words;
 pub use authority::AuthorityError;
 pub use credential::{Credential, CredentialError, FILE, Shown};
 pub use database::{Database, DatabaseError};
-pub use door::CellDoor;
+pub use door::{CellDoor, Change};
 pub use groups::{Group, GroupDeed, Member, OnGroups};
 pub use line::{JoinLine, NoLine};
 pub use load::{Load, StoreLoad};

@@ -9,7 +9,7 @@ use crate::stores::{Keeper, Stores};
 use crate::{
     cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
 };
-use cell::{Cell, CellDoor, CellError, Credential, Renewal, Role};
+use cell::{Cell, CellDoor, CellError, Change, Credential, Renewal, Role};
 use net::Addresses;
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
@@ -103,10 +103,14 @@ fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Started, Fa
     if let Some(gate) = gate {
         // The server outlives its door's last question, and the door the server.
         let told = Arc::downgrade(&server);
-        gate.0.tell(Box::new(move |machine, (revoked, why)| {
-            if let Some(server) = told.upgrade() {
-                server.machine_changed(machine, (revoked, why));
+        gate.0.tell(Box::new(move |machine, (change, why)| {
+            match (told.upgrade(), change) {
+                (Some(server), Change::Regranted) => return server.regrant(machine, why),
+                (Some(server), Change::Revoked) => server.expel(machine, why),
+                (Some(server), Change::Users) => server.machine_changed(machine, why),
+                (None, _) => {}
             }
+            Ok(())
         }));
         let keeper = Stores::begin(&server, &gate, data);
         let keeper = keeper.map_err(|error| Failure::of("serve", error))?;

@@ -88,6 +88,13 @@ impl Core {
         hears.recv().unwrap_or(false)
     }
 
+    /// The rights of a machine are others; false: ask again when all clients have come back.
+    pub(crate) fn regrant(&self, machine: MachineId) -> bool {
+        let (told, hears) = channel();
+        self.enter(|state, after| state.regrant(machine, told, after));
+        hears.recv().unwrap_or(false)
+    }
+
     /// Publishes what was received under this number, as soon as that can be.
     pub(crate) fn publish(&self, volume: u32) {
         self.enter(|state, after| {

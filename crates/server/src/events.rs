@@ -10,7 +10,7 @@ use logic::server::Input;
 use net::{CloseReason, Events, Identity, Link, LinkId};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use wire::{Rights, ToServer, limits};
+use wire::{MachineId, Rights, ToServer, limits};
 
 impl Events for Core {
     fn opened(&self, link: &Arc<Link>) {
@@ -85,16 +85,20 @@ impl State {
         let Identity::Machine { id, .. } = link.identity() else {
             return;
         };
-        let rights = match &self.gate {
-            Gate::Cell(machines) => machines.rights(*id),
-            Gate::InsecureLoopback => Rights::all(),
-        };
         let input = Input::Came {
             conn: link.id().0,
             machine: *id,
-            rights,
+            rights: self.rights_of(*id),
         };
         self.handle(input, after);
+    }
+
+    /// The rights of a machine at this moment.
+    pub(crate) fn rights_of(&self, machine: MachineId) -> Rights {
+        match &self.gate {
+            Gate::Cell(machines) => machines.rights(machine),
+            Gate::InsecureLoopback => Rights::all(),
+        }
     }
 }
 

@@ -234,14 +234,28 @@ impl Server {
     }
 
     /// The rights of a machine have changed: its connections are made anew, under what holds now.
-    /// One that was expelled has no sessions any more when this returns.
-    pub fn machine_changed(&self, machine: MachineId, (expelled, why): (bool, &str)) {
-        if expelled {
-            for partition in self.router.all() {
-                partition.core.expel(machine);
-            }
+    pub fn machine_changed(&self, machine: MachineId, why: &str) {
+        self.listener.shut_out(machine, why);
+    }
+
+    /// A machine is not trusted any more: it has no sessions when this returns.
+    pub fn expel(&self, machine: MachineId, why: &str) {
+        for partition in self.router.all() {
+            partition.core.expel(machine);
         }
         self.listener.shut_out(machine, why);
+    }
+
+    /// The rights of a machine have changed, and no mount of it judges by the old ones when this
+    /// returns: each has given up what it cached, or its lease is over.
+    ///
+    /// # Errors
+    /// The server has restarted, and does not know yet who judges by what.
+    pub fn regrant(&self, machine: MachineId, why: &str) -> Result<(), String> {
+        self.listener.shut_out(machine, why);
+        let all = self.router.all().into_iter();
+        let told: Vec<bool> = all.map(|one| one.core.regrant(machine)).collect();
+        all_in_force(&told)
     }
 
     /// The cell's groups are others from now on, and no mount judges by what they were when this
@@ -253,14 +267,7 @@ impl Server {
         let all = self.router.all().into_iter();
         // All are told, also when one cannot be.
         let told: Vec<bool> = all.map(|one| one.core.regroup(members.clone())).collect();
-        match told.into_iter().all(|told| told) {
-            true => Ok(()),
-            false => Err(
-                "the server has just restarted, and waits for the cell's mounts: try again \
-                          in 20 s"
-                    .into(),
-            ),
-        }
+        all_in_force(&told)
     }
 
     /// Clients lend blocks of their caches to each other like this from now on, or not.
@@ -407,4 +414,15 @@ fn how_to_listen(gate: &Gate, silence: Duration) -> ListenOptions {
 fn listed(addrs: &[SocketAddr]) -> String {
     let addrs: Vec<String> = addrs.iter().map(ToString::to_string).collect();
     addrs.join(",")
+}
+
+/// Has every store a change in force?
+fn all_in_force(told: &[bool]) -> Result<(), String> {
+    match told.iter().all(|told| *told) {
+        true => Ok(()),
+        false => Err(
+            "the server has just restarted, and waits for the cell's mounts: try again in 20 s"
+                .into(),
+        ),
+    }
 }

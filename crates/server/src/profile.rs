@@ -53,6 +53,7 @@ impl Profile {
             }
             Input::Came { .. } => "(connection made)",
             Input::Expelled { .. } => "(machine revoked)",
+            Input::Regrant { .. } => "(machine has other rights)",
             Input::Tick => "(time)",
             Input::Regroup { .. } => "(groups changed)",
             Input::Cooperate { .. } => "(cooperation changed)",

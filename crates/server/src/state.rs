@@ -54,8 +54,8 @@ pub(crate) struct State {
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
     /// To those who wait until the cell's groups are in force, by ticket; and the last ticket.
-    regroupings: BTreeMap<Ticket, Sender<bool>>,
-    last_regrouping: Ticket,
+    changes: BTreeMap<Ticket, Sender<bool>>,
+    last_change: Ticket,
     /// When the store wants to be tended: it has changed, and that is not all.
     tend_at: Option<u64>,
     /// Why the server stopped serving.
@@ -102,8 +102,8 @@ impl State {
             profile: Profile::default(),
             checks: Checks::default(),
             syncs: None,
-            regroupings: BTreeMap::new(),
-            last_regrouping: 0,
+            changes: BTreeMap::new(),
+            last_change: 0,
             // Work that the last run left may be due.
             tend_at: Some(0),
             failure: None,
@@ -121,10 +121,10 @@ impl State {
         let before = store.members().clone();
         let on = members.changed_on(&before);
         store.set_members(members);
-        self.last_regrouping += 1;
-        let ticket = self.last_regrouping;
+        self.last_change += 1;
+        let ticket = self.last_change;
         let (sender, own) = std::sync::mpsc::channel();
-        self.regroupings.insert(ticket, sender);
+        self.changes.insert(ticket, sender);
         self.handle(Input::Regroup { ticket, on }, after);
         match own.try_recv() {
             Ok(done) => {
@@ -134,13 +134,36 @@ impl State {
                 let _ = told.send(done);
             }
             // Some are asked first.
-            Err(_) => drop(self.regroupings.insert(ticket, told)),
+            Err(_) => drop(self.changes.insert(ticket, told)),
         }
     }
 
-    /// Nobody waits for the groups any more: their askers hear that they are not in force.
+    /// The rights of a machine are others from now on. `told` hears whether every client of it has
+    /// given up what it judged by before; false: it cannot be known yet.
+    pub(crate) fn regrant(
+        &mut self,
+        machine: wire::MachineId,
+        told: Sender<bool>,
+        after: &mut After,
+    ) {
+        if self.store.is_none() {
+            return;
+        }
+        self.last_change += 1;
+        let ticket = self.last_change;
+        self.changes.insert(ticket, told);
+        let rights = self.rights_of(machine);
+        let input = Input::Regrant {
+            ticket,
+            machine,
+            rights,
+        };
+        self.handle(input, after);
+    }
+
+    /// Nobody waits for groups or rights any more: their askers hear that they are not in force.
     pub(crate) fn end_waits(&mut self) {
-        self.regroupings.clear();
+        self.changes.clear();
     }
 
     /// Other stores on the disk hear what this one has promised.
@@ -332,8 +355,8 @@ impl State {
                     "a session was ended: its machine is not trusted, or was silent for 30 days"
                 );
             }
-            Event::Regrouped { ticket, done } => {
-                if let Some(waits) = self.regroupings.remove(&ticket) {
+            Event::InForce { ticket, done } => {
+                if let Some(waits) = self.changes.remove(&ticket) {
                     // Its asker may have given up.
                     let _ = waits.send(done);
                 }

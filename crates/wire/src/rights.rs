@@ -144,6 +144,20 @@ impl Rights {
         !self.is_limited() || parts.any(|part| part.volume.as_bytes() == origin)
     }
 
+    /// Is something that was allowed by `old` not allowed by these? Where it is not plain, yes.
+    pub fn take_from(&self, old: &Self) -> bool {
+        let gives = |now: bool, then: bool| now || !then;
+        let all_of = |part: &Part| self.parts.contains(part);
+        let keeps_parts = !self.is_limited() || (old.is_limited() && old.parts.iter().all(all_of));
+        let keeps = self.trusted == old.trusted
+            && gives(self.root, old.root)
+            && gives(self.write, old.write)
+            && (self.uids.is_empty() || self.uids == old.uids)
+            && keeps_parts
+            && old.users.iter().all(|user| self.users.contains(user));
+        !keeps
+    }
+
     /// Is it believed when it speaks for this user?
     pub fn believes(&self, uid: u32) -> bool {
         match uid {
@@ -338,6 +352,44 @@ mod tests {
             let squashed = rights.squash(caller(uid, 9));
             assert_eq!(squashed.uid == uid, is_believed, "{rights:?} {uid}");
             assert_eq!(squashed == nobody, !is_believed);
+        }
+    }
+
+    #[test]
+    fn whatever_is_allowed_no_more_is_taken() {
+        let part = |text: &str| Part {
+            volume: Name::new(text.as_bytes()).unwrap(),
+            path: vec![],
+        };
+        let within = |parts: &[&str]| Rights {
+            parts: parts.iter().map(|text| part(text)).collect(),
+            ..Rights::all()
+        };
+        let of = |uids| Rights {
+            uids,
+            ..Rights::all()
+        };
+        let with = |users| Rights {
+            trusted: false,
+            users,
+            ..Rights::all()
+        };
+        for (old, new, takes) in [
+            (Rights::all(), Rights::all(), false),
+            (Rights::default(), Rights::all(), false),
+            (Rights::all(), Rights::default(), true),
+            (Rights::all(), within(&["a"]), true),
+            (within(&["a"]), Rights::all(), false),
+            (within(&["a"]), within(&["b", "a"]), false),
+            (within(&["a", "b"]), within(&["b"]), true),
+            (Rights::all(), of(vec![(5, 9)]), true),
+            (of(vec![(5, 9)]), of(vec![(5, 8)]), true),
+            (of(vec![(5, 9)]), Rights::all(), false),
+            (with(vec![]), with(vec![proven(5, None)]), false),
+            (with(vec![proven(5, None)]), with(vec![]), true),
+            (Rights::all(), with(vec![]), true),
+        ] {
+            assert_eq!(new.take_from(&old), takes, "{old:?} {new:?}");
         }
     }
 

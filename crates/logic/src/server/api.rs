@@ -288,12 +288,23 @@ pub enum Input {
         policy: Policy,
     },
     /// The cell's groups are others: the disk knows. All that lists govern is asked back, and
-    /// `Event::Regrouped` says that nobody judges by what was.
+    /// `Event::InForce` says that nobody judges by what was.
     Regroup {
         /// The number of this.
         ticket: Ticket,
         /// The mounts on which they count otherwise than before; none: on all.
         on: Option<Vec<(MachineId, Vec<u8>)>>,
+    },
+    /// The rights of a machine are others: new connections of it come under the new ones. All that
+    /// its clients cache is asked back from them, and `Event::InForce` says that nobody judges by
+    /// the old ones.
+    Regrant {
+        /// The number of this.
+        ticket: Ticket,
+        /// Which.
+        machine: MachineId,
+        /// The new ones.
+        rights: Rights,
     },
     /// The server is to publish by itself what was received under this number, if nothing is in
     /// the way; `Event::Scheduled` says that it is done.
@@ -426,8 +437,8 @@ pub enum Event {
     },
     /// A user has changed the volumes, or wanted to.
     Administered(Administered),
-    /// Nobody judges any more by what the cell's groups were.
-    Regrouped {
+    /// Nobody judges any more by what the cell's groups, or the rights of a machine, were.
+    InForce {
         /// The number under which that was asked for.
         ticket: Ticket,
         /// False: the server has restarted, and does not know yet who judges by what.

@@ -5,29 +5,13 @@
 //! of the directory; when the change is answered, it is in force everywhere. The same of a file
 //! that goes to another directory, where another list governs it.
 
-use super::api::{Event, On, Output};
 use super::requests::plan::Plan;
 use super::requests::rounds::of_volume;
-use super::schedules::OWN;
-use super::table::{Seq, Waiting};
-use crate::Ticket;
+use super::table::Waiting;
+use crate::server::Server;
 use crate::server::api::Disk;
-use crate::server::{Server, Step};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::ops::Bound;
-use wire::{Fid, Kind, MachineId, Op, Refusal, Request, Right, SessionId};
-
-/// The requests of the server to itself that wait until all that lists govern was given up.
-pub(crate) type Regroupings = BTreeMap<Seq, Regrouping>;
-
-/// One of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Regrouping {
-    ticket: Ticket,
-    /// The mounts on which groups count otherwise than before; none: on all.
-    on: Option<Vec<(MachineId, Vec<u8>)>>,
-}
+use wire::{Fid, Kind, Op, Refusal, Right};
 
 impl Server {
     /// The list of a directory changes: what it governs besides the directory is given up by all.
@@ -58,84 +42,6 @@ impl Server {
             }
         });
         read
-    }
-
-    /// The cell's groups are others now: kernels that were shown who is in them forget that.
-    pub(crate) fn on_regroup(
-        &mut self,
-        step: &mut Step<'_>,
-        ticket: Ticket,
-        on: Option<Vec<(MachineId, Vec<u8>)>>,
-    ) {
-        if self.locks_in_doubt().is_some() {
-            let done = false;
-            let event = Event::Regrouped { ticket, done };
-            return step.out.push(Output::Event(event));
-        }
-        self.last_seq += 1;
-        let seq = self.last_seq;
-        // It looks at nothing: its plan says what it waits for.
-        let request = Request::new(ticket, Op::GetAttr { fid: self.root });
-        let plan = self.plan_regroup(step.disk, on.as_deref(), None);
-        self.regroupings.insert(seq, Regrouping { ticket, on });
-        let waiting = Waiting::new((seq, self.epoch), OWN, (request, 0));
-        let needs = self.needs(&waiting, &plan);
-        if needs.0.is_empty() {
-            return self.execute(step, waiting, &plan);
-        }
-        self.wait_for(step, (seq, waiting), plan, needs);
-    }
-
-    /// All that lists govern, and that these mounts have, is given up by all.
-    fn plan_regroup(
-        &self,
-        disk: &dyn Disk,
-        on: Option<&[(MachineId, Vec<u8>)]>,
-        behind: Option<Fid>,
-    ) -> Plan {
-        let of_mount = |session: &SessionId| {
-            let On { machine, name } = self.mount_of(*session);
-            let is =
-                |mount: &(MachineId, Vec<u8>)| (mount.0, mount.1.as_slice()) == (machine, name);
-            on.is_none_or(|mounts| mounts.iter().any(is))
-        };
-        let mut plan = Plan {
-            withdraws: true,
-            ..Plan::default()
-        };
-        let walk = |plan: &mut Plan, behind: Option<Fid>| {
-            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
-            for (fid, file) in self.files.range((from, Bound::Unbounded)) {
-                let mut holders = file.holders.iter();
-                let held = holders.any(|(id, holder)| holder.right > Right::None && of_mount(id));
-                if held
-                    && disk.governed(*fid)
-                    && !plan.gather((*fid, Right::None), self.options.gathered_at_once)
-                {
-                    break;
-                }
-            }
-        };
-        plan.next_round(behind, walk);
-        plan
-    }
-
-    /// The plan of such a request of the server to itself, as things are now.
-    pub(crate) fn regrouping(&self, disk: &dyn Disk, waiting: &Waiting) -> Option<Plan> {
-        let Regrouping { on, .. } = self.regroupings.get(&waiting.seq)?;
-        Some(self.plan_regroup(disk, on.as_deref(), waiting.plan.more_behind))
-    }
-
-    /// Is it a request of the server to itself, about groups? It is done.
-    pub(crate) fn ends_regrouping(&mut self, step: &mut Step<'_>, waiting: &Waiting) -> bool {
-        let Some(Regrouping { ticket, .. }) = self.regroupings.remove(&waiting.seq) else {
-            return false;
-        };
-        let done = true;
-        step.out
-            .push(Output::Event(Event::Regrouped { ticket, done }));
-        self.recheck_all(step, waiting);
-        true
     }
 
     /// The names and objects of a rename, and the lists that it is about.

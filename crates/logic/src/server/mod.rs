@@ -23,6 +23,7 @@ mod locks;
 mod mutant;
 mod orphans;
 mod requests;
+mod rights_changes;
 mod room;
 mod rules;
 mod schedules;
@@ -107,7 +108,7 @@ pub struct Server {
     volumes: volumes::Volumes,
     rooms: room::Rooms,
     schedules: schedules::Schedules,
-    regroupings: lists::Regroupings,
+    changes: rights_changes::Changes,
     lending: lending::Lending,
 }
 
@@ -176,7 +177,7 @@ impl Server {
             volumes: volumes::Volumes::default(),
             rooms: room::Rooms::default(),
             schedules: schedules::Schedules::new(now),
-            regroupings: lists::Regroupings::new(),
+            changes: rights_changes::Changes::new(),
             lending: lending::Lending::default(),
         }
     }
@@ -216,6 +217,11 @@ impl Server {
                 self.on_gone(now, conn);
             }
             Input::Regroup { ticket, on } => self.on_regroup(step, ticket, on),
+            Input::Regrant {
+                ticket,
+                machine,
+                rights,
+            } => self.on_regrant(step, ticket, (machine, &rights)),
             Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Publish(volume) => self.on_publish(step, volume),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),

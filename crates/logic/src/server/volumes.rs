@@ -262,7 +262,9 @@ impl Server {
         for (fid, keep) in one.into_iter().chain(all.into_iter().flatten()) {
             self.cost.look();
             for (session, holder) in self.holders(*fid, only) {
-                if holder.right > *keep {
+                let of = plan.gathers_of;
+                let gives = of.is_none_or(|of| self.is_one_of(of, (session, holder)));
+                if gives && holder.right > *keep {
                     let (fid, what) = (*fid, What::Keep(*keep));
                     needs.push(Need { session, fid, what });
                 }

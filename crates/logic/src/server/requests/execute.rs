@@ -21,7 +21,7 @@ use wire::{What, WriteMode};
 impl Server {
     pub(crate) fn execute(&mut self, step: &mut Step<'_>, mut waiting: Waiting, plan: &Plan) {
         let session = waiting.session;
-        if self.ends_regrouping(step, &waiting) {
+        if self.ends_change(step, &waiting) {
             return;
         }
         if let Some(refusal) = self.forbids_waiting(step.disk, &waiting) {

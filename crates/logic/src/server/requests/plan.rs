@@ -6,6 +6,7 @@
 use crate::server::Server;
 use crate::server::api::Disk;
 use crate::server::lists::plan_left_list;
+use crate::server::rights_changes::Holders;
 use crate::server::table::{Holder, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -51,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
+    /// The holders that give up what is gathered; none: all.
+    pub(crate) gathers_of: Option<Holders>,
     /// The last object that this round of gathering asks for: there may be more behind it.
     pub(crate) more_behind: Option<Fid>,
     /// It changes who may use what it gathers: nobody gets any of that meanwhile, and it waits for
@@ -114,7 +117,7 @@ impl Server {
     /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
     /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &dyn Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
-        if let Some(plan) = self.regrouping(disk, waiting) {
+        if let Some(plan) = self.changing(disk, waiting) {
             return Ok(plan);
         }
         let mut plan = Plan::default();

@@ -21,6 +21,9 @@ use wire::{
 #[derive(Clone, Debug)]
 struct Peer {
     machine: MachineId,
+    /// The rights of the machine when it came.
+    granted: Rights,
+    /// Those of them that count in the session.
     rights: Rights,
 }
 
@@ -28,6 +31,15 @@ struct Peer {
 /// anything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peers(BTreeMap<Conn, Peer>);
+
+impl Peers {
+    /// The connections of a machine that were made under other rights than these.
+    pub(crate) fn outdated(&self, machine: MachineId, rights: &Rights) -> Vec<Conn> {
+        let outdated = |peer: &Peer| peer.machine == machine && peer.granted != *rights;
+        let all = self.0.iter().filter(|(_, peer)| outdated(peer));
+        all.map(|(conn, _)| *conn).collect()
+    }
+}
 
 /// Does it change the tree, or prepare for that?
 pub(crate) fn changes(op: &Op) -> bool {
@@ -81,6 +93,7 @@ impl Server {
         let root = rights.root && rights.trusted;
         let peer = Peer {
             machine,
+            granted: rights.clone(),
             rights: Rights { root, ..rights },
         };
         self.peers.0.insert(conn, peer);

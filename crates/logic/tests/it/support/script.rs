@@ -321,6 +321,7 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["squashed"] => world.limit(name, wire::Rights::default()),
         ["within", path] => world.limit(name, within(path)),
         ["granted", path] => world.regrant(name, within(path)),
+        ["granted", path, "at", "once"] => world.regrant_at_once(name, within(path)),
         ["keeps", "nothing"] => world.keeps_nothing(name),
         ["reads"] => {
             let write = false;

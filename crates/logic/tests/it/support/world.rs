@@ -618,8 +618,8 @@ impl World {
             // The answer says it.
             server::Event::Administered(_) => String::new(),
             server::Event::GraceOver => "serves again".into(),
-            server::Event::Regrouped { done: true, .. } => "has other groups in force".into(),
-            server::Event::Regrouped { done: false, .. } => "cannot change groups yet".into(),
+            server::Event::InForce { done: true, .. } => "has the change in force".into(),
+            server::Event::InForce { done: false, .. } => "cannot put it in force yet".into(),
             server::Event::Away { session, .. } => {
                 format!("takes what is wanted from {}", self.who(session))
             }

@@ -20,6 +20,17 @@ impl World {
         self.cut(name);
     }
 
+    /// The same, where the server is told, and says when it is in force.
+    pub fn regrant_at_once(&mut self, name: char, rights: Rights) {
+        self.limited.insert(name, rights.clone());
+        let (ticket, machine) = (1, name.into());
+        self.server(server::Input::Regrant {
+            ticket,
+            machine,
+            rights,
+        });
+    }
+
     /// The server learns whose connection it is.
     pub(super) fn come(&mut self, name: char, conn: server::Conn) {
         if let Some(rights) = self.limited.get(&name).cloned() {
