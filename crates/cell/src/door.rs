@@ -77,12 +77,14 @@ const KNOCK_S: u64 = 3600;
 const KNOCKS_MAX: usize = 1024;
 
 impl CellDoor {
-    /// Opens the cell in this directory for a server.
+    /// Opens the cell in this directory for a server. The certificates that it makes count for so
+    /// long.
     ///
     /// # Errors
     /// There is none, or it cannot be used.
-    pub fn open(dir: &Path) -> Result<CellDoor, CellError> {
-        let cell = Cell::open(dir)?;
+    pub fn open(dir: &Path, life_s: u64) -> Result<CellDoor, CellError> {
+        let mut cell = Cell::open(dir)?;
+        cell.life_s = life_s;
         cell.renew_own(dir)?;
         let server = Location::read(dir)?.map(|location| ServerLine {
             name: location.server,

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::authority::{PublicKey, new_key};
+use crate::members::LIFE_S;
 use crate::question::Invite;
 use crate::user::User;
 use std::fs;
@@ -80,7 +81,7 @@ fn an_administrators_questions_are_answered_to_administrators_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cell");
     Cell::make(&path, "own").unwrap();
-    let door = CellDoor::open(&path).unwrap();
+    let door = CellDoor::open(&path, LIFE_S).unwrap();
     let desk = joined(&door, "desk", Role::Machine);
     let administrator = joined(&door, "ops", Role::Administrator);
     let gone = joined(&door, "gone", Role::Administrator);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Etcd;
+use crate::members::LIFE_S;
 use crate::{Cell, CellDoor, Location};
 use net::clock;
 use std::net::TcpListener;
@@ -160,7 +161,7 @@ impl Process {
                 Cell::join_shared(&dir, &location, name).unwrap();
             }
         }
-        let door = CellDoor::open(&dir).unwrap();
+        let door = CellDoor::open(&dir, LIFE_S).unwrap();
         door.tell_addresses(Some(&"127.0.0.1:1".parse().unwrap()))
             .unwrap();
         (dir, door)

@@ -7,6 +7,7 @@ use super::process::{Began, Process, READY};
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::groups::GroupDeed;
 use crate::machine::Role;
+use crate::members::LIFE_S;
 use crate::question::{Answer, Invite, Question};
 use crate::test_cell::machine;
 use crate::user::User;
@@ -319,7 +320,7 @@ fn without_its_database_a_server_goes_on_with_what_it_knows() {
     process.start_again();
     assert!(matches!(ask(&one, key, &user("ann", 1001)), Answer::Ok));
     drop(one);
-    let again = CellDoor::open(&dir).unwrap();
+    let again = CellDoor::open(&dir, LIFE_S).unwrap();
     assert_eq!(again.cell().users().len(), 1);
     assert!(again.cell().machine(build.id).is_some());
 }

@@ -27,8 +27,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use wire::Rights;
 
-/// How long certificates count, of machines and of servers.
-const LIFE_S: u64 = 30 * 86_400;
+/// How long certificates count, of machines and of servers, unless a server is told otherwise.
+pub(crate) const LIFE_S: u64 = 30 * 86_400;
 /// Most machines that join with one line, and for how long at most it counts.
 const USES_MAX: u32 = 100_000;
 const INVITE_MAX_S: u64 = 365 * 86_400;
@@ -132,7 +132,7 @@ pub struct Cell {
     pub(crate) state: Mutex<State>,
     pub(crate) users: Users,
     pub(crate) groups: Groups,
-    life_s: u64,
+    pub(crate) life_s: u64,
 }
 
 pub(crate) fn place(table: &'static str, key: impl ToString) -> Place {

@@ -142,7 +142,7 @@ fn gate(args: &ServeArgs, data: &Path) -> Result<Option<Arc<Gatekeeper>>, Failur
     if args.insecure_loopback {
         return Ok(None);
     }
-    match CellDoor::open(&trust::cell_dir(data)) {
+    match CellDoor::open(&trust::cell_dir(data), args.certificate_life) {
         Ok(door) => Ok(Some(Arc::new(Gatekeeper(door)))),
         Err(CellError::None(_)) => {
             let data = data.display();

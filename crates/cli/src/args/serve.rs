@@ -6,6 +6,9 @@ use net::Addresses;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Machines look once a second whether their certificates are to be renewed.
+const CERTIFICATE_LIFE_MIN_S: u64 = 10;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,6 +50,11 @@ pub(crate) struct ServeArgs {
     /// After a restart, wait so long for the clients of the last run [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) grace: Option<u64>,
+    /// So long count the certificates that this server makes, of machines and of itself: 12h, 30d.
+    /// Each is renewed by its machine when a third of that is over, and a machine that is off for
+    /// longer joins anew
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = certificate_life)]
+    pub(crate) certificate_life: u64,
     /// How clients lend blocks of their caches to each other: docs/cooperation.md. `ariel
     /// cooperate` changes it while the server runs
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
@@ -58,4 +66,13 @@ pub(crate) struct ServeArgs {
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+}
+
+/// The life of certificates.
+fn certificate_life(text: &str) -> Result<u64, String> {
+    let life_s = super::cell::time_s(text)?;
+    match life_s >= CERTIFICATE_LIFE_MIN_S {
+        true => Ok(life_s),
+        false => Err(format!("{CERTIFICATE_LIFE_MIN_S}s at least")),
+    }
 }

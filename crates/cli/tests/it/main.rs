@@ -29,6 +29,7 @@ mod basics;
 mod basics_more;
 mod bench;
 mod cell_names;
+mod certificates;
 mod cli;
 mod cli_daemons;
 mod cli_mounts;
