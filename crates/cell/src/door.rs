@@ -123,8 +123,7 @@ impl CellDoor {
 
     /// Notes what a user of a machine has done to the server, or why he was refused to.
     pub fn note(&self, machine: MachineId, (uid, what): (u32, &Value), refused: Option<String>) {
-        let who = self.cell.machine(machine);
-        let who = who.map_or_else(|| format!("machine {machine}"), |machine| machine.name);
+        let who = self.name_of(machine);
         let what = json!({ "uid": uid, "did": what });
         tracing::info!(who, %what, refused, "the server");
         self.audit.note(&who, &what, refused.map_or(Ok(()), Err));
@@ -139,6 +138,21 @@ impl CellDoor {
     /// From now on the server is told who is in which group.
     pub fn tell_groups(&self, on_groups: Box<OnGroups>) {
         let _ = self.on_groups.set(on_groups);
+    }
+
+    /// Notes why a machine was refused a session. It tries again and again, so that stands there
+    /// once an hour.
+    pub fn note_refused(&self, machine: MachineId, why: &str) {
+        let of = KeyPrint::of_key(format!("{machine} {why}").as_bytes());
+        if self.knocks.lock().is_news(of, now_s()) {
+            let who = self.name_of(machine);
+            self.audit.note(&who, &json!("session"), Err(why.into()));
+        }
+    }
+
+    fn name_of(&self, machine: MachineId) -> String {
+        let known = self.cell.machine(machine);
+        known.map_or_else(|| format!("machine {machine}"), |machine| machine.name)
     }
 
     /// The rights of a machine; none, if it is not one of the cell's.

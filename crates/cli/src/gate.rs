@@ -3,7 +3,7 @@
 use cell::CellDoor;
 use net::{Door, Identity, KeyPrint, ServerTls, Worker};
 use serde_json::{Value, json};
-use server::{Administered, Machines};
+use server::{Administered, Deed, Machines};
 use std::io;
 use std::sync::Arc;
 use wire::{MachineId, Name, Rights, VolumeOp};
@@ -73,19 +73,47 @@ impl Machines for Gatekeeper {
     }
 
     fn administered(&self, done: &Administered) {
-        // A part of what `receive` with `rollback` says.
-        if matches!(done.op, VolumeOp::Undo { .. }) {
-            return;
-        }
+        let what = match &done.deed {
+            // A part of what `receive` with `rollback` says.
+            Deed::Volume(VolumeOp::Undo { .. }) => return,
+            Deed::Volume(op) => said(op),
+            Deed::List { volume, path, list } => said_of_list(*volume, path, list.as_deref()),
+        };
         let refused = done.refused.map(|refusal| format!("{refusal:?}"));
-        self.0
-            .note(done.machine, (done.uid, &said(&done.op)), refused);
+        self.0.note(done.machine, (done.uid, &what), refused);
     }
+
+    fn refused(&self, machine: MachineId, why: &str) {
+        self.0.note_refused(machine, why);
+    }
+}
+
+/// A change of an access list, for the audit log: users and groups by their numbers.
+fn said_of_list(volume: u32, path: &[Name], list: Option<&[u8]>) -> Value {
+    let names: Vec<_> = path.iter().map(text).collect();
+    let entry = |entry: &access::Entry| {
+        json!({
+            "who": match entry.who {
+                access::Who::Anyone => "anyone".to_owned(),
+                access::Who::User(uid) => format!("user {uid}"),
+                access::Who::Group(gid) => format!("group {gid}"),
+            },
+            "rights": entry.rights.letters(),
+            "negative": entry.negative,
+        })
+    };
+    let list = list.and_then(access::List::decode);
+    let entries = list.map(|list| list.entries().map(entry).collect::<Vec<_>>());
+    let dir = format!("/{}", names.join("/"));
+    json!({ "list-of": dir, "in-volume": volume, "entries": entries })
+}
+
+fn text(name: &Name) -> String {
+    String::from_utf8_lossy(name.as_bytes()).into_owned()
 }
 
 /// An operation on volumes, for the audit log.
 fn said(op: &VolumeOp) -> Value {
-    let text = |name: &Name| String::from_utf8_lossy(name.as_bytes()).into_owned();
     let one = |deed: &str, of: &Name| json!({ "volume": deed, "of": text(of) });
     let two = |deed: &str, of: &Name, name: &Name| {
         let (of, name) = (text(of), text(name));

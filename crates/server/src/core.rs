@@ -46,6 +46,8 @@ impl Core {
                 .administered
                 .iter()
                 .for_each(|done| machines.administered(done));
+            let refused = after.refused.iter();
+            refused.for_each(|(machine, why)| machines.refused(*machine, why));
         }
         for link in after.flush {
             link.flush();

@@ -93,12 +93,16 @@ pub trait Machines: net::Door {
     fn rights(&self, machine: MachineId) -> Rights;
     /// The users of each group when the server begins.
     fn members(&self) -> Members;
-    /// A user of a machine has changed the volumes, or was refused to.
+    /// A user of a machine has changed the volumes or an access list, or was refused to.
     fn administered(&self, done: &Administered);
+    /// A connection of a machine was refused a session, or has lost it, and why.
+    fn refused(&self, machine: MachineId, why: &str);
 }
 
-/// A change of the volumes that a user wanted.
+/// A change that a user wanted, and who that was.
 pub type Administered = logic::server::Administered;
+/// The change.
+pub type Deed = logic::server::Deed;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::{Administered, Gate};
 use access::Members;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
-use net::{CloseReason, Link};
+use net::{CloseReason, Identity, Link};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -77,6 +77,8 @@ pub(crate) struct After {
     pub(crate) failure: Option<String>,
     /// To be noted for those who look after the cell.
     pub(crate) administered: Vec<Administered>,
+    /// Machines whose connections were closed, and why.
+    pub(crate) refused: Vec<(wire::MachineId, &'static str)>,
 }
 
 impl State {
@@ -273,7 +275,7 @@ impl State {
             }
             Output::Sync { ticket } => self.sync(ticket),
             Output::Discard { bulk } => net::spare::give(self.bulks.take(bulk)),
-            Output::Close { conn, violation } => self.close(conn, violation),
+            Output::Close { conn, violation } => self.close(conn, violation, after),
             Output::Event(event) => self.tell(event, after),
         }
     }
@@ -312,7 +314,7 @@ impl State {
         }
     }
 
-    fn close(&mut self, conn: Conn, violation: Option<Violation>) {
+    fn close(&mut self, conn: Conn, violation: Option<Violation>, after: &mut After) {
         let Some(link) = self.links.get(&conn) else {
             return;
         };
@@ -321,6 +323,9 @@ impl State {
             Some(violation) => {
                 let text = describe(violation);
                 tracing::warn!(peer = %link.peer(), reason = text, "a connection is closed");
+                if let Identity::Machine { id, .. } = link.identity() {
+                    after.refused.push((*id, text));
+                }
                 // Messages that are queued for it still leave.
                 return link.refuse(text);
             }
@@ -455,7 +460,9 @@ fn describe(violation: Violation) -> &'static str {
         Violation::Greeting => "it spoke before its greeting, or greeted twice",
         Violation::Bounds => "it broke a bound of the protocol",
         Violation::Forbidden => "it asked for what clients may not do",
-        Violation::Foreign => "it named a session that another machine has begun",
+        Violation::Foreign => {
+            "it named a session that another machine has begun: unmount, and mount again here"
+        }
         Violation::NoVolume => "it asked for a volume that is not there: see `ariel volume list`",
         Violation::NotGranted => {
             "it asked for a volume of which its machine was granted nothing: mount another \

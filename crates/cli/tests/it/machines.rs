@@ -219,6 +219,7 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
         );
     }
     volumes_are_noted(&mut machines);
+    lists_are_noted(&mut machines);
     // A machine's credential administers nothing.
     machines.refused(
         "build-1",
@@ -291,6 +292,39 @@ fn volumes_are_noted(machines: &mut Machines) {
     let refused = noted("build-1", "delete");
     assert_eq!(refused.len(), 1, "{audit}");
     assert_eq!(refused[0]["refused"], "NotPermitted", "{refused:?}");
+}
+
+/// The same of access lists.
+fn lists_are_noted(machines: &mut Machines) {
+    machines.must(
+        "server",
+        "mkdir -p /mnt/plans/a && ariel acl set /mnt/plans/a anyone read && \
+         ariel acl clear /mnt/plans/a",
+    );
+    machines.refused(
+        "build-1",
+        "ariel acl set /mnt/plans/a anyone all",
+        &["may not change"],
+    );
+    let audit = machines.must("server", "cat /srv/ariel/cell/audit.log");
+    let lines = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["what"]["did"]["list-of"] == "/plans/a");
+    let noted: Vec<(String, bool, bool)> = lines
+        .map(|line| {
+            let did = &line["what"]["did"];
+            let who = line["who"].as_str().unwrap().to_owned();
+            (who, did["entries"].is_array(), line["refused"].is_null())
+        })
+        .collect();
+    let of = |who: &str, is_set, is_done| (who.to_owned(), is_set, is_done);
+    let expected = [
+        of("server", true, true),
+        of("server", false, true),
+        of("build-1", true, false),
+    ];
+    assert_eq!(noted, expected, "{audit}");
 }
 
 /// A machine that could write may only read from now on.

@@ -304,6 +304,12 @@ fn a_session_is_its_machines_alone_whoever_knows_its_number() {
     cell.start_server();
     assert!(Hand::speaking(addr, &other, (79, speaks())).is_err());
     Hand::speaking(addr, &one, (79, speaks())).unwrap();
+    // Those who look after the cell can read of it: once for each run.
+    let audit = fs::read_to_string(cell.data().join("cell/audit.log")).unwrap();
+    let noted = audit.lines().filter(|line| {
+        line.contains("\"who\":\"other\"") && line.contains("another machine has begun")
+    });
+    assert_eq!(noted.count(), 2, "{audit}");
 }
 
 /// Ways to look at what is somebody else's, or to change it: lines of a shell in a directory with

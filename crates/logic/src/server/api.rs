@@ -1,5 +1,6 @@
 //! The inputs and outputs of the server's machine.
 
+use super::audit::Administered;
 use super::mutant::Mutant;
 use crate::Ticket;
 use crate::peers::Policy;
@@ -358,19 +359,6 @@ pub enum Output {
     Event(Event),
 }
 
-/// A change of the volumes that a user wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Administered {
-    /// The machine that asked for it.
-    pub machine: MachineId,
-    /// The user on whose behalf it did.
-    pub uid: u32,
-    /// The change.
-    pub op: VolumeOp,
-    /// Why it was not made.
-    pub refused: Option<Refusal>,
-}
-
 /// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -435,7 +423,7 @@ pub enum Event {
         /// Why it was not; it is tried again.
         refused: Option<Refusal>,
     },
-    /// A user has changed the volumes, or wanted to.
+    /// A user has changed the volumes or an access list, or wanted to.
     Administered(Administered),
     /// Nobody judges any more by what the cell's groups, or the rights of a machine, were.
     InForce {

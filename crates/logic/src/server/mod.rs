@@ -13,6 +13,7 @@
 //! outlive the open.
 
 mod api;
+mod audit;
 mod clock;
 mod cost;
 mod delegation;
@@ -33,9 +34,8 @@ mod tokens;
 mod volumes;
 mod watch;
 
-pub use api::{
-    Administered, Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine,
-};
+pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, On, Options, Output, TokenLine};
+pub use audit::{Administered, Deed};
 pub use lending::LendingFigures;
 pub use mutant::Mutant;
 pub use rules::{Rule, Want, rule};

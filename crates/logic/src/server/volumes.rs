@@ -22,13 +22,12 @@ use super::requests::conflicts::{Need, Only};
 use super::requests::plan::{Plan, View};
 use super::requests::rounds::of_volume;
 use super::table::{Seq, Waiting};
-use super::{Administered, Event, Output, Server, Step};
+use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Bound;
 use wire::{
-    FIRST_VOLUME, Fid, Name, Op, Outcome, Request, Right, SessionId, VolumeInfo, VolumeOp,
-    VolumeState, What,
+    FIRST_VOLUME, Fid, Name, Op, Outcome, Right, SessionId, VolumeInfo, VolumeOp, VolumeState, What,
 };
 
 /// The machine's state about the volumes of its store.
@@ -286,29 +285,6 @@ impl Server {
                 && frozen.is_some_and(|w| !w.owed.is_empty() && w.owed.iter().all(confirmed))
         });
         nearly.any(|(_, volume)| plan.fids().iter().any(|fid| fid.volume == *volume))
-    }
-
-    /// A question of a user about volumes is answered: those who look after the cell can read it.
-    pub(crate) fn note_administered(
-        &self,
-        step: &mut Step<'_>,
-        (session, request): (SessionId, &Request),
-        outcome: &Outcome,
-    ) {
-        let Op::Volume(op) = &request.op else {
-            return;
-        };
-        let refused = match outcome {
-            Outcome::Refused(refusal) => Some(*refusal),
-            _ => None,
-        };
-        let done = Administered {
-            machine: self.mount_of(session).machine,
-            uid: request.caller.uid,
-            op: op.clone(),
-            refused,
-        };
-        step.out.push(Output::Event(Event::Administered(done)));
     }
 
     /// Requests that a snapshot put off are judged when it is over.
