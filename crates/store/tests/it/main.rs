@@ -26,5 +26,6 @@ mod shared;
 mod speed;
 mod stream;
 mod stream_more;
+mod three_kinds;
 mod volumes;
 mod world;
