@@ -54,6 +54,8 @@ pub(crate) enum Fault {
     Liar { greedy: bool, ns: Time },
     /// A client's machine has memory for so few blocks for a while.
     Memory { host: u32, slots: u32, ns: Time },
+    /// The rights of the clients' machine are said to be others: all that they cache is asked for.
+    Regrant,
     /// Somebody moves the store to the server so many behind the one that has it, and `again`, if
     /// that fails.
     Move { hops: u32, again: bool },
@@ -91,6 +93,7 @@ pub(crate) enum Kind {
     Rot,
     Liar,
     Memory,
+    Regrant,
     Move,
     CutMove,
     Database,
@@ -136,7 +139,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 26] = [
+pub(crate) const ATLAS: [Line; 27] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -166,6 +169,7 @@ pub(crate) const ATLAS: [Line; 26] = [
     line(Kind::Liar, LATE),
     // Changed blocks are written back before they go.
     line(Kind::Memory, LATE),
+    line(Kind::Regrant, LATE),
     // As a restart: for its clients the server is started again elsewhere.
     line(Kind::Move, SESSION),
     line(Kind::CutMove, SESSION),
@@ -195,7 +199,7 @@ impl Fault {
             | Self::Blackout { ns, .. }
             | Self::Power { ns, .. }
             | Self::Replaced { ns } => ns + MS,
-            Self::Rot { .. } => MS,
+            Self::Rot { .. } | Self::Regrant => MS,
         }
     }
 
@@ -220,6 +224,7 @@ impl Fault {
             Self::Rot { .. } => Kind::Rot,
             Self::Liar { .. } => Kind::Liar,
             Self::Memory { .. } => Kind::Memory,
+            Self::Regrant => Kind::Regrant,
             Self::Move { .. } => Kind::Move,
             Self::CutMove { .. } => Kind::CutMove,
             Self::Database { .. } => Kind::Database,
@@ -417,18 +422,6 @@ impl Plan {
         let while_ns = rng.between(1, 4 * lease);
         let ns = *rng.pick(&[while_ns, while_ns, 12 * lease]);
         self.faults.push((at, Fault::Mute { host, ns }));
-    }
-
-    /// A machine that lies, drawn likewise.
-    pub(crate) fn draw_liar(&mut self, rng: &mut Rng) {
-        if !rng.chance(RARE_PERMILLE / 2) {
-            return;
-        }
-        let lease = self.server.lease_ns;
-        self.server.recall_ns = rng.between(lease / 2, 2 * lease);
-        let (at, ns) = (self.fault_time(rng), rng.between(lease / 2, 4 * lease));
-        let greedy = rng.chance(500);
-        self.faults.push((at, Fault::Liar { greedy, ns }));
     }
 
     /// Processes of clients that are killed, drawn likewise.

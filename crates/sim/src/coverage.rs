@@ -36,6 +36,7 @@ rare! {
     Away: "something was taken from a silent client",
     Conflict: "what a client had done was kept beside what others did",
     Buried: "a client's process was killed, and its guard ended its session",
+    Regranted: "nobody judged any more by the rights of before",
     SessionLost: "a client heard that its session is over",
     Reassert: "a client said after a restart what it holds",
     ReassertExclusive: "it held something Exclusive",

@@ -264,6 +264,7 @@ impl World {
                 }
             }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
+            Fault::Regrant => self.server().regrant(self),
             Fault::Move { hops, again } => self.command_move(hops, again),
             Fault::CutMove { cut } => self.moving.arm(cut),
             Fault::Database { ns } => self.moving.database.away(now + ns),

@@ -6,6 +6,7 @@ use crate::disk::{Closed, DiskRoom, UNIT, Units};
 use crate::liar::LIAR;
 use crate::moving::Site;
 use crate::network::Beside;
+use crate::regrants::Regrants;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::Ticket;
@@ -22,7 +23,7 @@ pub(crate) struct ServerRoom {
     own: usize,
     options: Options,
     clock: Clock,
-    machine: RefCell<Option<Server>>,
+    pub(crate) machine: RefCell<Option<Server>>,
     /// The room of the last outputs, to be used again.
     outputs: RefCell<Vec<Output>>,
     /// The store's directory, where it is here.
@@ -35,6 +36,7 @@ pub(crate) struct ServerRoom {
     tick_at: Cell<Option<Time>>,
     /// The next run is another server.
     replaced: Cell<bool>,
+    pub(crate) regrants: Regrants,
 }
 
 impl ServerRoom {
@@ -54,6 +56,7 @@ impl ServerRoom {
             unnoted: RefCell::default(),
             tick_at: Cell::new(None),
             replaced: Cell::new(false),
+            regrants: Regrants::default(),
         }
     }
 
@@ -200,6 +203,7 @@ impl ServerRoom {
     fn end_machine(&self) {
         *self.machine.borrow_mut() = None;
         self.tick_at.set(None);
+        self.regrants.end();
     }
 
     /// Serves no more, and leaves the store at rest for another server.
@@ -226,7 +230,7 @@ impl ServerRoom {
         let figures = server.figures();
         let held = self.disk().held();
         let locked = figures.locks + figures.lock_waits;
-        let idle = figures.waiting + locked == 0;
+        let idle = figures.waiting + locked == 0 && !self.regrants.are_open();
         let clean = server.tokens().is_empty() && idle && held == 0;
         (!clean).then(|| format!("{figures:?}, {held} bulks, {:?}", server.tokens()))
     }
@@ -328,6 +332,9 @@ impl ServerRoom {
                 world.on_unlocked(session, Some(fid));
             }
             Output::Event(Event::GraceOver) => self.disk_mut().all_held = true,
+            Output::Event(Event::InForce { ticket, done }) => {
+                self.on_in_force(world, (ticket, done));
+            }
             Output::Event(_) => {}
         }
     }

@@ -31,6 +31,7 @@ mod plan;
 mod power;
 mod program;
 mod question;
+mod regrants;
 mod rng;
 mod room;
 mod run;

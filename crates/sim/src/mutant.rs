@@ -23,7 +23,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 84] = [
+    pub const ALL: [Self; 85] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -87,6 +87,7 @@ impl Mutant {
         Self::Server(server::Mutant::ServesBeforeRedone),
         Self::Server(server::Mutant::SaysStableEarly),
         Self::Server(server::Mutant::ForgetsSessions),
+        Self::Server(server::Mutant::RegrantsAtOnce),
         Self::Client(client::Mutant::ShrinksDirty),
         Self::Client(client::Mutant::KeepsTooMuch),
         Self::Client(client::Mutant::KeepsOvertakenBlocks),

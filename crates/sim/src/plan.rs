@@ -186,6 +186,7 @@ impl Plan {
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
         plan.draw_ends(seed);
+        plan.draw_regrants(&mut Rng::new(seed.rotate_left(44)));
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan.draw_store_moves(&mut Rng::new(!seed.rotate_left(36)));

@@ -37,6 +37,8 @@ pub enum Mutant {
     SaysStableEarly,
     /// Does not make stable that a session has begun.
     ForgetsSessions,
+    /// A change of rights is in force as soon as clients are asked for what they cache.
+    RegrantsAtOnce,
     /// Makes snapshots of what has been written back, whoever has more.
     FreezesAtOnce,
     /// Makes a snapshot when the first round of tokens has been given up.

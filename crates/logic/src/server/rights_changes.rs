@@ -11,6 +11,7 @@ use super::schedules::OWN;
 use super::table::{Holder, Seq, Waiting};
 use crate::Ticket;
 use crate::server::api::Disk;
+use crate::server::mutant::Mutant;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -91,7 +92,8 @@ impl Server {
         self.changes.insert(seq, change);
         let waiting = Waiting::new((seq, self.epoch), OWN, (request, 0));
         let needs = self.needs(&waiting, &plan);
-        if needs.0.is_empty() {
+        let early = self.options.mutant == Some(Mutant::RegrantsAtOnce);
+        if needs.0.is_empty() || early {
             return self.execute(step, waiting, &plan);
         }
         self.wait_for(step, (seq, waiting), plan, needs);

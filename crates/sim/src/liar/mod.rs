@@ -10,9 +10,11 @@
 
 mod words;
 
+use crate::atlas::{Fault, RARE_PERMILLE};
 use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::network::Beside;
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::world::World;
 use logic::client;
@@ -271,5 +273,19 @@ impl State {
             hold: self.hold(),
             attr: self.attr(),
         })
+    }
+}
+
+impl Plan {
+    /// A machine that lies, from a sequence of its own.
+    pub(crate) fn draw_liar(&mut self, rng: &mut Rng) {
+        if !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        let lease = self.server.lease_ns;
+        self.server.recall_ns = rng.between(lease / 2, 2 * lease);
+        let (at, ns) = (self.fault_time(rng), rng.between(lease / 2, 4 * lease));
+        let greedy = rng.chance(500);
+        self.faults.push((at, Fault::Liar { greedy, ns }));
     }
 }
