@@ -117,3 +117,33 @@ fn an_administrators_questions_are_answered_to_administrators_alone() {
         assert_eq!(matches!(answer, Answer::Refused(_)), forgets, "{answer:?}");
     }
 }
+
+#[test]
+fn only_grants_and_invitations_are_limited_to_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cell");
+    Cell::make(&path, "own").unwrap();
+    let door = CellDoor::open(&path, LIFE_S).unwrap();
+    let administrator = joined(&door, "ops", Role::Administrator);
+    let limited = |question| Question::Limited {
+        parts: vec!["home:/".into()],
+        question: Box::new(question),
+    };
+    // Each question is answered and noted, whoever asks.
+    for asker in [None, administrator] {
+        for question in of_administrators() {
+            let granted = matches!(question, Question::Grant { .. } | Question::Invite(_));
+            let answer = asked(&door, asker, &limited(question));
+            let refused = matches!(answer, Answer::Refused(_));
+            assert!(refused || (granted && asker.is_some()), "{answer:?}");
+        }
+    }
+    let wrong = Question::Limited {
+        parts: vec!["/a/../b".into()],
+        question: Box::new(of_administrators().remove(0)),
+    };
+    match asked(&door, administrator, &wrong) {
+        Answer::Refused(why) => assert!(why.contains("is no part of the tree"), "{why}"),
+        answer => panic!("{answer:?}"),
+    }
+}

@@ -45,9 +45,7 @@ impl Question {
             Self::Revoke { name } => json!({ "revoke": name }),
             Self::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
             Self::Limited { parts, question } => {
-                let mut noted = question.noted();
-                noted["parts"] = json!(parts);
-                noted
+                json!({ "only": parts, "of": question.noted() })
             }
             Self::SetUser { user, password, .. } => {
                 json!({ "user": user, "password": password.is_some() })
