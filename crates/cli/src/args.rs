@@ -54,8 +54,8 @@ pub(crate) use trace::{
     Work,
 };
 pub(crate) use tree::{
-    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, TreeArgs,
-    remote,
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, Source, StatArgs,
+    TreeArgs, remote, source,
 };
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
@@ -70,7 +70,6 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use fuse::Without;
 use fuse::mount::Flags;
-use net::Addresses;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -206,6 +205,7 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   ariel mount 127.0.0.1:7000 /mnt/a
+  ariel mount 127.0.0.1:7000:/projects/a /mnt/a        a directory of the tree
   ariel mount 127.0.0.1:7000 /mnt/b -f --opens silent
   ariel mount 127.0.0.1:7000 /mnt/c --cache ttl=1s     may show what is a second old
   ariel mount 127.0.0.1:7000 /mnt/d -o ro,noexec,cache-mib=64
@@ -215,9 +215,10 @@ A mount whose process dies answers `Transport endpoint is not connected` until i
 by itself, or, with -f, by what has started it. It is never replaced by what lies below it.
 Called as mount.ariel or mount.fuse.ariel it is what mount(8) and /etc/fstab need.")]
 pub(crate) struct MountArgs {
-    /// Address of the server: host and port, several of them with commas between
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    /// Address of the server: host and port, several of them with commas between; behind a colon
+    /// the directory of the tree that is mounted, if it is not all
+    #[arg(value_name = "ADDR[:PATH]", value_parser = source)]
+    pub(crate) source: Source,
     /// Where to mount: an empty directory, or a mount of Ariel whose process is dead
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,

@@ -76,7 +76,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
         .as_deref()
         .map(|dir| keep_fresh(dir, &addresses));
     let servers = credentials.as_deref();
-    let servers = servers.map(|dir| Arc::new(OfMount::new(&args.server, known, dir)));
+    let servers = servers.map(|dir| Arc::new(OfMount::new(&args.source.server, known, dir)));
     let mount = start(&args, (&point, server), servers.clone())?;
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let logins = credentials.as_deref();
@@ -112,7 +112,7 @@ type Reached = (Addresses, Running, (client::Server, Option<PathBuf>));
 /// The server that has the volume, and the directory of the credential for it.
 fn reach(args: &MountArgs) -> Result<Reached, Failure> {
     let at = (&args.trust, args.volume.as_ref());
-    let (addresses, known) = servers::with_servers("mount", &args.server, at)?;
+    let (addresses, known) = servers::with_servers("mount", &args.source.server, at)?;
     let reached = trust::server("mount", &addresses, &args.trust)?;
     Ok((addresses, known, reached))
 }
@@ -164,6 +164,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
         volume: args.volume.as_ref().map(ToString::to_string),
+        part: args.source.part.clone(),
         servers: None,
         hides_snapshots: args.hide_snapshots,
         lends: args.lend.lends(),
@@ -253,7 +254,7 @@ fn take_logins(
 ) -> Option<Logins> {
     let of = Of {
         credentials: credentials.to_owned(),
-        servers: args.server.clone(),
+        servers: args.source.server.clone(),
         point: point.to_owned(),
         name: name(point),
         words: words_again(Some(credentials), words),

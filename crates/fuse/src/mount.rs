@@ -87,6 +87,15 @@ pub struct Prepared {
 pub struct Hidden(Detached);
 
 impl Hidden {
+    /// From now on it is the mount of a directory in the tree, which must be served already.
+    /// Returns its name then.
+    pub fn narrow(&mut self, part: &Path) -> Result<MountId, MountError> {
+        self.0.narrow(part)?;
+        let numbers = self.0.numbers();
+        let (id, _) = numbers.map_err(|error| io_error(part, error))?;
+        Ok(id)
+    }
+
     /// Shows the mount; where it takes a dead one's place, that is gone then.
     pub fn show(self) -> Result<(), MountError> {
         self.0.attach()
@@ -137,6 +146,20 @@ pub enum MountError {
         /// Why.
         errno: Errno,
     },
+    /// The tree has no such directory.
+    #[error(
+        "{part} cannot be mounted: {errno}; name a directory of the tree to which this machine may \
+         come, as `ariel ls` shows it", part = .part.display()
+    )]
+    Part {
+        /// Its path.
+        part: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
+    /// The helper mounts whole trees alone.
+    #[error("only root mounts a part of a tree: mount all of it, without the path")]
+    PartNeedsRoot,
     /// The mount point does not exist.
     #[error("{} does not exist: mkdir -p {}", .0.display(), .0.display())]
     Missing(PathBuf),

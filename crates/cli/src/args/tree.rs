@@ -3,7 +3,7 @@
 use super::TrustArgs;
 use net::Addresses;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 /// A place in a server's tree: `ADDR:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,41 @@ pub(crate) fn remote(text: &str) -> Result<Remote, String> {
         path => PathBuf::from(path),
     };
     Ok(Remote { server, path })
+}
+
+/// A server, and a directory of its tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The server.
+    pub(crate) server: Addresses,
+    /// The directory; none: the root.
+    pub(crate) part: Option<PathBuf>,
+}
+
+/// Reads `ADDR` or `ADDR:PATH`.
+pub(crate) fn source(text: &str) -> Result<Source, String> {
+    let Ok(Remote { server, path }) = remote(text) else {
+        let server = super::cell::addresses(text)?;
+        return Ok(Source { server, part: None });
+    };
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) if path.is_absolute() => names.push(name),
+            _ => {
+                return Err(format!(
+                    "{}: no path from the root of the tree: begin with /, without ..",
+                    path.display()
+                ));
+            }
+        }
+    }
+    let part = names
+        .iter()
+        .fold(PathBuf::from("/"), |path, name| path.join(name));
+    let part = Some(part).filter(|_| !names.is_empty());
+    Ok(Source { server, part })
 }
 
 /// Which tree a command works on.
@@ -284,6 +319,24 @@ pub(crate) fn mode(text: &str) -> Result<u32, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_mount_is_of_a_tree_or_of_a_directory_in_it() {
+        for (text, part) in [
+            ("127.0.0.1:7000", None),
+            ("a:1,[::1]:2", None),
+            ("a:1:/", None),
+            ("a:1:", None),
+            ("a:1,b:2:/x//y/", Some("/x/y")),
+            ("[::1]:7:/x:y", Some("/x:y")),
+        ] {
+            let source = source(text).unwrap();
+            assert_eq!(source.part, part.map(PathBuf::from), "{text}");
+        }
+        for wrong in ["a", "a:b", "a:1:x", "a:1:/x/../y", "a:1:../x", ""] {
+            assert!(source(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_place_is_an_address_and_a_path() {

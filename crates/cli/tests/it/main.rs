@@ -61,6 +61,7 @@ mod memory;
 mod million;
 mod mmap;
 mod moments;
+mod mount_parts;
 mod mountpoints;
 mod moved;
 mod moving;

@@ -119,6 +119,7 @@ impl Led {
             write_delay_ns: 600_000_000_000,
             name_delay_ns: 600_000_000_000,
             volume: None,
+            part: None,
             servers: Some(Arc::clone(&known) as Arc<dyn Servers>),
             hides_snapshots: false,
             lends: Lends::Never,

@@ -46,6 +46,8 @@ pub struct MountOptions {
     pub name_delay_ns: u64,
     /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
     pub volume: Option<String>,
+    /// The directory in it that is mounted; `None`: its root.
+    pub part: Option<PathBuf>,
     /// Finds the servers of volumes that this one has not; `None`: nobody looks for them.
     pub servers: Option<Arc<dyn Servers>>,
     /// The root shows no name for the snapshots of its volume.

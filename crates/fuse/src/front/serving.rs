@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a mount that was made and cannot be served is removed again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -79,20 +79,15 @@ pub(super) fn mount_and_serve(
     notices: &Notices,
 ) -> Result<Served, MountError> {
     client.wait_ready(READY_TIME)?;
-    let as_mounted = mount::MountOptions {
-        source: options.server.to_string(),
-        // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
-        allow_other: rustix::process::geteuid().is_root(),
-        flags: options.flags,
-        replaces: options.replaces,
-        by_helper: false,
-    };
-    let Prepared { mounted, hidden } = mount::prepare(&options.dir, &as_mounted)?;
+    let Prepared {
+        mounted,
+        mut hidden,
+    } = mount::prepare(&options.dir, &as_mounted(options))?;
     let Mounted {
         fd,
         mount_point,
         connection,
-        id,
+        mut id,
     } = mounted;
     let control = Control::open(connection);
     let control = control.map_err(|error| debug!(%error, "no control of the connection"));
@@ -112,6 +107,8 @@ pub(super) fn mount_and_serve(
         .and_then(|session| serve(session, options, client, notices))
         .map_err(MountError::from)
         .and_then(|served| {
+            let narrowed = narrow(hidden.as_mut(), options.part.as_deref())?;
+            id = narrowed.unwrap_or(id);
             hidden.map_or(Ok(()), Hidden::show)?;
             Ok(served)
         });
@@ -137,6 +134,32 @@ pub(super) fn mount_and_serve(
             Err(error)
         }
     }
+}
+
+fn as_mounted(options: &MountOptions) -> mount::MountOptions {
+    mount::MountOptions {
+        source: match &options.part {
+            Some(part) => format!("{}:{}", options.server, part.display()),
+            None => options.server.to_string(),
+        },
+        // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
+        allow_other: rustix::process::geteuid().is_root(),
+        flags: options.flags,
+        replaces: options.replaces,
+        by_helper: false,
+    }
+}
+
+/// Has the mount show a directory of the tree alone, if that is wanted; its name then.
+fn narrow(
+    hidden: Option<&mut Hidden>,
+    part: Option<&Path>,
+) -> Result<Option<MountId>, mount::MountError> {
+    let Some(part) = part else {
+        return Ok(None);
+    };
+    let hidden = hidden.ok_or(mount::MountError::PartNeedsRoot)?;
+    hidden.narrow(part).map(Some)
 }
 
 /// A session, and those parts of its tree that the mount keeps.

@@ -6,13 +6,14 @@
 
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
 use super::{MountError, MountId, MountOptions, Unmounted, fusermount, identity};
@@ -48,6 +49,22 @@ impl Detached {
         Ok((MountId::of(&self.tree)?, stat.stx_dev_minor))
     }
 
+    /// Makes it a mount of the directory that is at a path of it. The mount must be served already,
+    /// since the kernel walks there. Linux before 6.15 clones only what is in a tree, so the mount
+    /// is for a moment in a directory that is root's alone.
+    pub(super) fn narrow(&mut self, part: &Path) -> Result<(), MountError> {
+        let aside = Aside::make().map_err(|error| io_error(&self.mount_point, error))?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        let moved = move_mount(&self.tree, "", CWD, &aside.0, flags);
+        moved.map_err(|errno| refused("mount", &self.mount_point, errno))?;
+        let clone = clone_of(&self.tree, part);
+        self.tree = clone.map_err(|errno| MountError::Part {
+            part: part.to_owned(),
+            errno,
+        })?;
+        Ok(())
+    }
+
     /// Shows it at its place.
     pub(super) fn attach(self) -> Result<(), MountError> {
         let failed = |errno| refused("mount", &self.mount_point, errno);
@@ -74,6 +91,41 @@ impl Detached {
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&self.tree, "", there, "", by_descriptors | how)
     }
+}
+
+/// A directory of its own, root's alone. Dropped, it is gone, with the mount in it.
+struct Aside(PathBuf);
+
+impl Aside {
+    fn make() -> std::io::Result<Aside> {
+        let name = format!("ariel-part-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        Ok(Aside(dir))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        // Nothing need be mounted there yet.
+        let _ = rustix::mount::unmount(&self.0, flags);
+        if let Err(error) = std::fs::remove_dir(&self.0) {
+            tracing::warn!(%error, dir = %self.0.display(), "a directory stays behind");
+        }
+    }
+}
+
+/// A mount of a directory in a mounted tree. No symbolic link leads out of the tree.
+fn clone_of(tree: &OwnedFd, part: &Path) -> Result<OwnedFd, Errno> {
+    let part = part.strip_prefix("/").unwrap_or(part);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let dir = openat2(tree, part, flags, Mode::empty(), inside)?;
+    let how = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(&dir, "", how)
 }
 
 fn configure(device: &OwnedFd, options: &MountOptions) -> Result<OwnedFd, Errno> {
