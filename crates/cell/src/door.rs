@@ -168,21 +168,26 @@ impl CellDoor {
         rights
     }
 
-    /// Has the server judge by a machine's rights as they are now, if it judges by others.
+    /// Has the server judge by a machine's rights as they are now.
     pub(crate) fn changed(&self, machine: &Machine, change: Change) -> Result<(), CellError> {
-        let now = (machine.revoked_s.is_some(), self.rights(machine.id));
-        let before = self.told.lock().get(&machine.id).cloned();
-        if before.as_ref() == Some(&now) && change == Change::Regranted {
-            return Ok(());
+        {
+            // Read under the lock: of two changes at once the later one is what stays noted.
+            let mut told = self.told.lock();
+            let now = (machine.revoked_s.is_some(), self.rights(machine.id));
+            told.insert(machine.id, now);
         }
         let why = match change {
             Change::Revoked => revoked(machine).to_string(),
             Change::Regranted | Change::Users => CHANGED.to_owned(),
         };
         if let Some(on_change) = self.on_change.get() {
-            on_change(machine.id, (change, &why)).map_err(not_in_force)?;
+            let told = on_change(machine.id, (change, &why));
+            told.map_err(|why| {
+                // Nobody knows what its mounts judge by: the next change is told in any case.
+                self.told.lock().remove(&machine.id);
+                not_in_force(why)
+            })?;
         }
-        self.told.lock().insert(machine.id, now);
         Ok(())
     }
 

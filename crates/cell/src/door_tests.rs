@@ -119,6 +119,41 @@ fn an_administrators_questions_are_answered_to_administrators_alone() {
 }
 
 #[test]
+fn a_grant_that_is_not_in_force_is_told_again_whatever_comes_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cell");
+    Cell::make(&path, "own").unwrap();
+    let door = CellDoor::open(&path, LIFE_S).unwrap();
+    let administrator = joined(&door, "ops", Role::Administrator);
+    joined(&door, "desk", Role::Machine);
+    let tries = std::sync::Arc::new(Mutex::new(0));
+    let counted = std::sync::Arc::clone(&tries);
+    door.tell(Box::new(move |_, (change, _)| {
+        assert_eq!(change, Change::Regranted);
+        *counted.lock() += 1;
+        match *counted.lock() {
+            1 => Err("not yet".into()),
+            _ => Ok(()),
+        }
+    }));
+    let grant = |root| Question::Grant {
+        name: "desk".into(),
+        rights: Rights {
+            root,
+            ..Rights::default()
+        },
+    };
+    match asked(&door, administrator, &grant(true)) {
+        Answer::Refused(why) => assert!(why.ends_with("not yet"), "{why}"),
+        answer => panic!("{answer:?}"),
+    }
+    // Back to what it was: mounts may have come back under the other one.
+    let answer = asked(&door, administrator, &grant(false));
+    assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+    assert_eq!(*tries.lock(), 2);
+}
+
+#[test]
 fn only_grants_and_invitations_are_limited_to_parts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cell");

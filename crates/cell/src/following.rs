@@ -125,7 +125,7 @@ impl CellDoor {
     /// How a machine's rights have changed, if they are these now: are clients to be waited for?
     fn kind_of(&self, id: MachineId, now: &Rights) -> Change {
         let told = self.told.lock();
-        let takes = told.get(&id).is_some_and(|(_, old)| now.take_from(old));
+        let takes = told.get(&id).is_none_or(|(_, old)| now.take_from(old));
         match takes {
             true => Change::Regranted,
             false => Change::Users,
