@@ -380,7 +380,9 @@ impl Server {
     /// A listing by somebody who may read the directory, and not search it: names, and nothing of
     /// what they name. Of volumes a machine is told those that it was granted something of.
     pub(crate) fn hide(&self, disk: &dyn Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
-        if let (Outcome::Volumes(volumes), Some(rights)) = (&mut *outcome, self.bounds(id)) {
+        if let Outcome::Volumes(volumes) = outcome
+            && let Some(rights) = self.bounds(id)
+        {
             volumes.retain(|info| has_part(disk, rights, info.id));
         }
         let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
