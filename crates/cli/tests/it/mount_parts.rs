@@ -77,7 +77,7 @@ fn refusals_leave_nothing(machines: &mut Machines) {
     // Other tests may be mounting just now.
     let gone = eventually(Duration::from_secs(10), || {
         machines
-            .run("build-1", "ls -d /tmp/ariel-part-*")
+            .run("build-1", "ls -d /run/ariel-part-*")
             .stdout
             .is_empty()
     });

@@ -5,6 +5,7 @@
 //! 6.5). Before that it is put on top, and the dead one stays below until both are unmounted.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -96,12 +97,27 @@ impl Detached {
 /// A directory of its own, root's alone. Dropped, it is gone, with the mount in it.
 struct Aside(PathBuf);
 
+/// Where nobody but root makes anything.
+const RUN: &str = "/run";
+/// Names that are tried for such a directory: others have the same number in their containers.
+const NAMES: u32 = 64;
+/// The kernel wants a walk within a tree done again when something was renamed meanwhile.
+const WALKS: u32 = 64;
+
 impl Aside {
     fn make() -> std::io::Result<Aside> {
-        let name = format!("ariel-part-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
-        Ok(Aside(dir))
+        let mut number = 0;
+        loop {
+            let name = format!("ariel-part-{}-{number}", std::process::id());
+            let dir = Path::new(RUN).join(name);
+            match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => return Ok(Aside(dir)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < NAMES => {
+                    number += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -121,7 +137,13 @@ fn clone_of(tree: &OwnedFd, part: &Path) -> Result<OwnedFd, Errno> {
     let part = part.strip_prefix("/").unwrap_or(part);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let dir = openat2(tree, part, flags, Mode::empty(), inside)?;
+    let mut walks = 0;
+    let dir = loop {
+        match openat2(tree, part, flags, Mode::empty(), inside) {
+            Err(Errno::AGAIN) if walks < WALKS => walks += 1,
+            other => break other?,
+        }
+    };
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
